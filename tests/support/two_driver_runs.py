@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
+from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, read_table
+from waiting import meanwhile
 
 SPEC = """
 include = "aa.toml"
@@ -41,3 +44,13 @@ def tables(layout, name, run) -> dict[str, pd.DataFrame]:
     ingest(layout.run(name, run))
     found = {t: read_table(layout.run(name, run).table(t), t) for t in TABLES}
     return {t: frame.drop(columns=[c for c in OWN_TIMES if c in frame]) for t, frame in found.items()}
+
+
+def run_with_kill(lab, layout, name, kill) -> str:
+    """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
+    with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
+        run = run_study(layout, name, lab.hosts_file)
+    record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
+    assert (record.status, record.reason) == ("tool_failed", KILLED)
+    assert [d.rc for d in record.drivers] == [0, 137]
+    return run

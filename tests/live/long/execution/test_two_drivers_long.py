@@ -10,11 +10,10 @@ import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.execution.session import run_study
-from loadbook.store import trial_record
 from loadbook.store.tables import load_run
 from loopback_labs import own_lab
-from two_driver_runs import DRIVERS, KILLED, tables, write
-from waiting import meanwhile, wait_until
+from two_driver_runs import DRIVERS, run_with_kill, tables, write
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +57,6 @@ def kill_load(jobs: Path) -> None:
     wait_until(lambda: measuring() and measuring()[0].stat().st_mtime > (measuring()[0].parent / "at.2").stat().st_mtime
                + 0.3, 30)  # fmt: skip
     os.kill(int(measuring()[0].read_text()), signal.SIGKILL)
-
-
-def run_with_kill(lab, layout, name, kill):
-    """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
-    with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
-        run = run_study(layout, name, lab.hosts_file)
-    record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
-    assert (record.status, record.reason) == ("tool_failed", KILLED)
-    assert [d.rc for d in record.drivers] == [0, 137]
-    return run
 
 
 def test_failing_driver_is_named_and_fails_the_trial(lab, layout):

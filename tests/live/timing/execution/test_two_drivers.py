@@ -19,8 +19,8 @@ from loadbook.store import trial_record
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import clock_error_s, measurement_spans
 from loopback_labs import own_lab
-from two_driver_runs import DRIVERS, KILLED, tables, write
-from waiting import meanwhile, wait_until
+from two_driver_runs import DRIVERS, run_with_kill, tables, write
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +106,6 @@ def reported(layout, name, run, tables):
     assert text.startswith("Latency is each driver’s own: wrk report percentiles, not the time of every request")
     rows = [line.split("  ") for line in text.splitlines()[2:]]
     assert [cell.strip() for row in rows for cell in row if cell.strip() in DRIVERS] == DRIVERS * 2
-
-
-def run_with_kill(lab, layout, name, kill):
-    """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
-    with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
-        run = run_study(layout, name, lab.hosts_file)
-    record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
-    assert (record.status, record.reason) == ("tool_failed", KILLED)
-    assert [d.rc for d in record.drivers] == [0, 137]
-    return run
 
 
 def kill_first_arm(jobs: Path) -> None:
