@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from full_host_disk import FILL, WRK, disk_of_its_own
 from loadbook.core.errors import LoadbookError, PreflightError
-from loadbook.execution.host_state import HOST_MIN_BYTES
 from loadbook.execution.session import run_study
 from loopback_labs import own_lab
 from misbehaving_tools import Ran, Rig, home_for_fakes
 from recorded_run import with_studies
 
 pytestmark = pytest.mark.fault(30)
-WRK = 'tool = "wrk"\nconnections = 10\n'
-FILL = "dd if=/dev/zero of={file} bs=64k 2>/dev/null; dd if=/dev/zero of={file}.more bs=1 count=70000 2>/dev/null"
 
 
 @pytest.fixture
@@ -27,14 +24,8 @@ def rig(tmp_path) -> Iterator[Rig]:
 
 @pytest.fixture
 def small(rig) -> Iterator[Rig]:
-    """The work folder of the driver is a disk of its own, just large enough to begin."""
-    place = rig.lab.folder / "driver" / "work"
-    size = f"size={HOST_MIN_BYTES + 10_000_000},mode=700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True, timeout=20)
-    try:
+    with disk_of_its_own(rig):
         yield rig
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
 
 
 @pytest.mark.root
