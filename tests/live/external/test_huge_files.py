@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from loadbook.tools.base import MAX_REPORT_BYTES
-from peak_memory import MEASURED
+from peak_memory import MAX_RSS_BYTES, call, grown
 
 pytestmark = pytest.mark.fault(28, 57)
-MAX_RSS_BYTES = 500_000_000
-
-
-def call(home: Path, *words: object) -> tuple[int, str, int]:
-    """Call `loadbook WORDS`; return its exit code, what it said, and the most memory that it had, bytes."""
-    environment = os.environ | {"LOADBOOK_HOME": str(home), "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-c", MEASURED, *map(str, words)], env=environment, capture_output=True,
-                          text=True, timeout=200)  # fmt: skip
-    lines = done.stdout.splitlines()
-    return done.returncode, done.stderr + "\n".join(lines[:-1]), int(lines[-1])
-
-
-def grown(path: Path, start: bytes, size: int) -> Path:
-    """Make a file of so many bytes, of which only the beginning takes room on the disk."""
-    path.write_bytes(start)
-    os.truncate(path, size)
-    return path
 
 
 @pytest.mark.parametrize("tool", ["wrk", "ab", "h2load", "httperf"])

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from peak_memory import MEASURED
+from peak_memory import MAX_RSS_BYTES, call, grown
 
 pytestmark = pytest.mark.fault(28, 57)
-MAX_RSS_BYTES = 500_000_000
 CAPTURES = Path(__file__).parents[3] / "fixtures"
-
-
-def call(home: Path, *words: object) -> tuple[int, str, int]:
-    """Call `loadbook WORDS`; return its exit code, what it said, and the most memory that it had, bytes."""
-    environment = os.environ | {"LOADBOOK_HOME": str(home), "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-c", MEASURED, *map(str, words)], env=environment, capture_output=True,
-                          text=True, timeout=200)  # fmt: skip
-    lines = done.stdout.splitlines()
-    return done.returncode, done.stderr + "\n".join(lines[:-1]), int(lines[-1])
-
-
-def grown(path: Path, start: bytes, size: int) -> Path:
-    """Make a file of so many bytes, of which only the beginning takes room on the disk."""
-    path.write_bytes(start)
-    os.truncate(path, size)
-    return path
 
 
 def test_oversized_report_is_imported_as_an_invalid_trial(tmp_path):
