@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
-from lab_study import ON_A_BUSY_MACHINE
+from interleaved_study import SMALL, project_of_small, records_of
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution import services
 from loadbook.execution.session import run_study
@@ -26,31 +26,14 @@ from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.tables import TABLES, load_run, read_table
-from recorded_run import with_studies
 from waiting import wait_until
 
-SMALL = (
-    """
-include = "aa.toml"
-name = "small"
-blocks = 1
-execution = "interleaved"
-"""
-    + ON_A_BUSY_MACHINE
-    + "stall = 0.9\n"
-)  # stalls: test_stall_lab
 WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
 
 
 @pytest.fixture
 def layout(tmp_path) -> Layout:
-    made = with_studies(tmp_path / "home")
-    (made.studies / "small.toml").write_text(SMALL)
-    return made
-
-
-def records_of(layout: Layout, run: str) -> list[trial_record.TrialRecord]:
-    return [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
+    return project_of_small(tmp_path / "home")
 
 
 def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):

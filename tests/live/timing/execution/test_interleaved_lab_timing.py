@@ -5,37 +5,18 @@ from __future__ import annotations
 import pytest
 
 from controller_processes import jobs_left
-from lab_study import ON_A_BUSY_MACHINE
+from interleaved_study import SMALL, project_of_small, records_of
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import execution_text
-from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
-from recorded_run import with_studies
-
-SMALL = (
-    """
-include = "aa.toml"
-name = "small"
-blocks = 1
-execution = "interleaved"
-"""
-    + ON_A_BUSY_MACHINE
-    + "stall = 0.9\n"
-)  # stalls: test_stall_lab
 
 
 @pytest.fixture
 def layout(tmp_path) -> Layout:
-    made = with_studies(tmp_path / "home")
-    (made.studies / "small.toml").write_text(SMALL)
-    return made
-
-
-def records_of(layout: Layout, run: str) -> list[trial_record.TrialRecord]:
-    return [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
+    return project_of_small(tmp_path / "home")
 
 
 SLOW = SMALL + "[roles.web.vars]\nset_steps = 10000\n"
