@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
-from loadbook.store.paths import Layout
-from recorded_run import FIXTURE, REPO, STUDIES
+from batch_projects import REPLAY, project_of_a_site
 from report_maker import make_report
 
-HOSTS = next(FIXTURE.iterdir()) / "hosts.toml"
 NAME = "nginx-directives-smoke"
 
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
-    """A project with a study that the recording can play, one that it cannot, a torn one and a variant."""
-    here = Layout(tmp_path_factory.mktemp("site"))
-    here.studies.mkdir()
-    shutil.copytree(REPO / "notebooks", here.notebooks)
-    text = (STUDIES / "nginx-directives.toml").read_text()
-    kept = text.replace('notebooks = ["config_effects", "run_quality"]', 'notebooks = ["run_quality"]')
-    (here.studies / "nginx-directives.toml").write_text(kept)
-    other = kept.replace('name = "nginx-directives"', 'name = "other"').replace('tool = "wrk"', 'tool = "ab"')
-    (here.studies / "other.toml").write_text(other)
-    (here.studies / "torn.toml").write_text('name = "torn"\nquestion = "Is it whole?"\n')
-    (here.studies / "wide.toml").write_text('include = "nginx-directives.toml"\nname = "wide"\nblocks = 40\n')
-    return here
+    return project_of_a_site(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")
 def site(layout):
-    return make_report(layout, "--all", "--hosts", str(HOSTS), "--jobs", "1")
+    return make_report(layout, "--all", "--hosts", str(REPLAY), "--jobs", "1")
 
 
 def test_report_all_lists_every_study_with_duration_or_reason_of_failure(site):
@@ -65,7 +51,7 @@ def test_report_all_repeats_only_changed_or_requested_studies(site, layout, monk
 
     def names(new=False):
         ran.clear()
-        list(run_smoke_studies(layout, HOSTS, new, print, print))
+        list(run_smoke_studies(layout, REPLAY, new, print, print))
         return [(name, how["new"]) for name, how in ran]
 
     assert names() == [("other-smoke", False)]

@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from batch_projects import BOTH, REPLAY, SAYS
+from batch_projects import BOTH, REPLAY, batch_file, project_of_replays
 from command_line import exit_code
-from loadbook.store.paths import Layout
-from recorded_run import INCLUDED, STUDIES, STUDY, with_studies
-
-
-def write(layout: Layout, *cells: str) -> None:
-    first = new_code_cell('study = "s"\nrun = "latest"\nmetric = ""', metadata={"tags": ["parameters"]})
-    book = new_notebook(cells=[first, *map(new_code_cell, (*cells, SAYS))])
-    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(book, layout.notebooks / "swift.ipynb")
 
 
 @pytest.fixture
 def layout(tmp_path):
-    """A project with two studies that the recording plays, one block each, whose notebook is a swift one."""
-    home = with_studies(tmp_path / "home")
-    text = (STUDIES / INCLUDED).read_text()
-    (home.studies / INCLUDED).write_text(text.replace('["config_effects", "run_quality"]', '["swift"]'))
-    study = (STUDIES / f"{STUDY}.toml").read_text()
-    for name in ("first", "second"):
-        (home.studies / f"{name}.toml").write_text(study.replace(f'name = "{STUDY}"', f'name = "{name}"'))
-    write(home)
-    return home
-
-
-def batch_file(layout: Layout, *entries: str) -> Path:
-    path = layout.root / "nightly.toml"
-    lines = [f'[[entry]]\nhosts = "{REPLAY}"\nblocks = 1\n{entry}\n' for entry in entries]
-    path.write_text("\n".join(lines))
-    return path
+    return project_of_replays(tmp_path / "home")
 
 
 def test_batch_dry_run_prints_order_hours_and_pages(layout, monkeypatch, capsys):

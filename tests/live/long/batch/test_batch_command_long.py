@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from batch_projects import BOTH, REPLAY, SAYS
+from batch_projects import BOTH, REPLAY, batch_file, kept, project_of_replays, write
 from controller_processes import loadbook
 from loadbook.batch.index import HOME_LINK
 from loadbook.report import notebooks
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
-from recorded_run import INCLUDED, STUDIES, STUDY, with_studies
+from recorded_run import INCLUDED, STUDY
 from waiting import wait_until
 
 PATIENCE_S = 200  # kernels of a machine that is busy come up slowly
@@ -30,36 +26,9 @@ where = pathlib.Path(r'{}')
 if not where.exists(): where.write_text(str(os.getpid())); time.sleep(60)"""
 
 
-def write(layout: Layout, *cells: str) -> None:
-    first = new_code_cell('study = "s"\nrun = "latest"\nmetric = ""', metadata={"tags": ["parameters"]})
-    book = new_notebook(cells=[first, *map(new_code_cell, (*cells, SAYS))])
-    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(book, layout.notebooks / "swift.ipynb")
-
-
 @pytest.fixture
 def layout(tmp_path):
-    """A project with two studies that the recording plays, one block each, whose notebook is a swift one."""
-    home = with_studies(tmp_path / "home")
-    text = (STUDIES / INCLUDED).read_text()
-    (home.studies / INCLUDED).write_text(text.replace('["config_effects", "run_quality"]', '["swift"]'))
-    study = (STUDIES / f"{STUDY}.toml").read_text()
-    for name in ("first", "second"):
-        (home.studies / f"{name}.toml").write_text(study.replace(f'name = "{STUDY}"', f'name = "{name}"'))
-    write(home)
-    return home
-
-
-def batch_file(layout: Layout, *entries: str) -> Path:
-    path = layout.root / "nightly.toml"
-    lines = [f'[[entry]]\nhosts = "{REPLAY}"\nblocks = 1\n{entry}\n' for entry in entries]
-    path.write_text("\n".join(lines))
-    return path
-
-
-def kept(layout: Layout) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((layout.batch("nightly") / "batch.json").read_text())
-    return said
+    return project_of_replays(tmp_path / "home")
 
 
 def runs(layout: Layout) -> dict[str, int]:
