@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from controller_processes import jobs_left
-from interrupted_runs import START_S, cancelled, controllers_of, load_runs, project_to_interrupt
+from interrupted_runs import START_S, STUDY, cancelled, controllers_of, load_runs, project_to_interrupt
 from loadbook.hosts.lab import Lab
 from loadbook.store.paths import Layout
 from waiting import PATIENCE_S, wait_until
@@ -42,3 +42,17 @@ def test_interrupt_stops_the_load_and_records_the_trial_as_cancelled(lab, layout
     assert jobs_left(lab) == []
     cancelled(layout)
     record_property("seen", f"{sign.name}: exit 130 after {took:.1f} s, no load left, cancelled")
+
+
+def test_interrupt_stops_a_warm_up_that_is_a_job_of_its_own_and_removes_it(lab, layout, begin):
+    """CPU time per response is measured without the warm-up's, which therefore has a job of its own."""
+    text = STUDY.format(duration_s=4, settle_s=0.1).replace("warmup_s = 0", "warmup_s = 30")
+    (layout.studies / "stopped.toml").write_text(text.replace("blocks = 1", 'blocks = 1\nmetric = "cpu_per_response"'))
+    controller = begin(lab)
+    wait_until(lambda: load_runs(lab), START_S)
+    assert list(lab.folder.glob("*/work/jobs/*warmup*"))
+    controller.send_signal(signal.SIGINT)
+    _, err = controller.communicate(timeout=PATIENCE_S)
+    assert controller.returncode == 130, err
+    assert jobs_left(lab) == [] == list(lab.folder.glob("*/work/jobs/*warmup*"))
+    cancelled(layout)

@@ -132,6 +132,16 @@ def test_methods_slowest_and_why_explain_slow_trials(run):
     assert "Too little was recorded" in repr(run.why("t0013"))
 
 
+def test_slowness_is_measured_against_the_trials_that_count(run):
+    data, name = run.data, run.data.study.metric
+    away = data.trials["trial"] == data.trials["trial"].iloc[0]
+    trials = data.trials.assign(valid=data.trials["valid"] & ~away)
+    table = compare.slowest_trials(replace(data, trials=trials))
+    for _, arm in table.groupby("treatment"):
+        ratios = arm[name] / arm[name][arm["valid"]].median()
+        assert list(arm["away"]) == pytest.approx(list(ratios - 1), nan_ok=True)
+
+
 @pytest.mark.parametrize(
     ("ask", "wrong", "first"),
     [

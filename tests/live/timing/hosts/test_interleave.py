@@ -12,26 +12,18 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from interleave_schedules import PROGRAM, write_schedule
 from loadbook.ingestion.interleaved import apart_share, read_slices
 from waiting import PATIENCE_S, wait_until
 
-PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
-SETTINGS = {"first": 0.05, "slice": 0.025, "gap": 0.002, "end": 1.0, "tail": 1.0}
 # counts for so many seconds of the wall clock, then prints its count; it does not count while it is stopped
 COUNTER = "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\nwhile time.monotonic() < end: n += 1\n"
-# prints the time at each millisecond or so at which it ran
-STAMPS = (
-    "import sys, time\nend, last = time.monotonic() + float(sys.argv[1]), 0\n"
-    "while (now := time.monotonic()) < end:\n  if now > last + 0.001: print(now); last = now\n"
-)
-
 pytestmark = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
 
@@ -39,16 +31,6 @@ class Slice(NamedTuple):
     arm: str
     start_s: float
     end_s: float
-
-
-def write_schedule(folder: Path, commands: dict[str, str], **settings: float) -> None:
-    lines = [f"{key} {value}" for key, value in (SETTINGS | settings).items()]
-    for arm, command in commands.items():
-        (folder / arm).mkdir()
-        (folder / arm / "cmd").write_text(command)
-        lines.append(f"arm {arm} {arm}")
-    lines += [f"order {' '.join(commands)}", f"order {' '.join(reversed(commands))}"]
-    (folder / "schedule").write_text("\n".join(lines) + "\n")
 
 
 def interleave(folder: Path, commands: dict[str, str], **settings: float) -> tuple[int, list[Slice], dict[str, int]]:
@@ -89,18 +71,6 @@ def test_interleaving_continues_when_the_generator_of_one_arm_ends_early(tmp_pat
 def test_interleaving_kills_a_hanging_generator_and_keeps_the_others(tmp_path: Path) -> None:
     rc, _, codes = interleave(tmp_path, {"a": "trap '' TERM; while :; do :; done", "b": counter(1)}, tail=0.3)
     assert (rc, codes) == (124, {"a": 137, "b": 0})
-
-
-def test_interleaving_also_pauses_child_processes_of_a_generator(tmp_path: Path) -> None:
-    stamps = f"{sys.executable} -c '{STAMPS}' 1"
-    _, slices, codes = interleave(tmp_path, {"a": f"{stamps}; exit 0", "b": counter(1)})
-    assert codes == {"a": 0, "b": 0}
-    at_work = [float(word) for word in (tmp_path / "a" / "stdout").read_text().split()]
-    of_others = [turn for turn in slices if turn.arm == "b"]
-    inside = [at for at in at_work if any(turn.start_s + 0.001 < at < turn.end_s for turn in of_others)]
-    assert len(at_work) > 50
-    assert len(inside) < 0.05 * len(at_work)
-    assert {each.arm for each in slices} == {"a", "b"}
 
 
 def schedules_at_once(folder: Path, commands: list[dict[str, str]], **settings: float) -> list[list[Slice]]:
