@@ -17,7 +17,6 @@ import pytest
 from controller_processes import at_work_in, jobs_left, loadbook
 from interleaved_study import SMALL, project_of_small, records_of
 from loadbook.core.errors import PreflightError, UsageError
-from loadbook.execution import services
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.interleaved import read_slices
@@ -215,23 +214,3 @@ def test_port_of_a_later_arm_in_use_is_found_before_the_run(lab, layout):
         squatter.listen()
         with pytest.raises(PreflightError, match=f"port {web['service_port'] + 3} is in use"):
             run_study(layout, "small", lab.hosts_file)
-
-
-def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, layout, monkeypatch):
-    """The lab is one machine: the service's host is given another identity; its readings are real."""
-    read = services.read_cpu_time
-    elsewhere = "00000000-0000-0000-0000-000000000000 pid:[1]"
-    monkeypatch.setattr(services, "read_cpu_time", lambda *given: read(*given)._replace(machine=elsewhere))
-    text = SMALL.replace("blocks = 1", "blocks = 1\nslices = [0.05, 0.1]")
-    (layout.studies / "small.toml").write_text(text)
-    run = run_study(layout, "small", lab.hosts_file)
-    for record in records_of(layout, run):
-        # the latency of a busy machine may ask for longer ones
-        assert record.interleaved.slice_s == pytest.approx(max(0.05, 10 * record.interleaved.gap_s))
-        used_s = sum(service.cpu_s for service in record.services)
-        assert 0.0 <= record.interleaved.outside_cpu_s < used_s
-        assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()
-    assert jobs_left(lab) == []
-    replayed = run_study(layout, "small", layout.run("small", run).raw / "hosts.toml", new=True)
-    both = zip(records_of(layout, run), records_of(layout, replayed), strict=True)
-    assert all(before.interleaved == now.interleaved for before, now in both)

@@ -6,6 +6,7 @@ import pytest
 
 from controller_processes import jobs_left
 from interleaved_study import SMALL, project_of_small, records_of
+from loadbook.execution import services
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import execution_text
@@ -60,3 +61,23 @@ def test_run_with_blocks_for_latencies_whose_slices_are_too_long_is_plain_as_a_w
     assert ingest(layout.run("small", run)).valid == 4
     data = load_run(layout, "small")
     assert len(data.values("latency")) == len(data.values("ok_per_s")) == 4
+
+
+def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, layout, monkeypatch):
+    """The lab is one machine: the service's host is given another identity; its readings are real."""
+    read = services.read_cpu_time
+    elsewhere = "00000000-0000-0000-0000-000000000000 pid:[1]"
+    monkeypatch.setattr(services, "read_cpu_time", lambda *given: read(*given)._replace(machine=elsewhere))
+    text = SMALL.replace("blocks = 1", "blocks = 1\nslices = [0.05, 0.1]")
+    (layout.studies / "small.toml").write_text(text)
+    run = run_study(layout, "small", lab.hosts_file)
+    for record in records_of(layout, run):
+        # the latency of a busy machine may ask for longer ones
+        assert record.interleaved.slice_s == pytest.approx(max(0.05, 10 * record.interleaved.gap_s))
+        used_s = sum(service.cpu_s for service in record.services)
+        assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
+        assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()
+    assert jobs_left(lab) == []
+    replayed = run_study(layout, "small", layout.run("small", run).raw / "hosts.toml", new=True)
+    both = zip(records_of(layout, run), records_of(layout, replayed), strict=True)
+    assert all(before.interleaved == now.interleaved for before, now in both)
