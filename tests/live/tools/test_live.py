@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from capacity_study import NEEDS_VEGETA
 from loadbook.hosts.shell import search_path
 from loadbook.study.workload import Workload
 from loadbook.tools import base
@@ -123,13 +123,7 @@ def test_live_wrk_runs_a_user_script(web: Target, tmp_path: Path) -> None:
     assert got["ok", "count"] == got["requests", "count"] > 100 and ("latency", "p99") in got
 
 
-needs_vegeta = pytest.mark.skipif(
-    shutil.which("vegeta", path=search_path()) is None,
-    reason=f"vegeta is not installed: {base.load_tool('vegeta').install_hint}",
-)
-
-
-@needs_vegeta
+@NEEDS_VEGETA
 def test_live_vegeta_tells_times_from_both_starts(web: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, Workload(tool="vegeta", model="open", rate_per_s=200, connections=4))
     assert 0 < got["requests", "count"] == got["ok", "count"] <= 205
@@ -137,7 +131,7 @@ def test_live_vegeta_tells_times_from_both_starts(web: Target, tmp_path: Path) -
     assert got["latency_intended", "max"] >= got["service_time", "max"] > 0
 
 
-@needs_vegeta
+@NEEDS_VEGETA
 def test_live_vegeta_keeps_to_its_connections_in_a_closed_loop(web: Target, secure: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, Workload(tool="vegeta", connections=3))
     assert got["ok", "count"] == got["requests", "count"] > 100 and got["duration", "value"] > 0.9
@@ -152,7 +146,7 @@ def test_live_vegeta_keeps_to_its_connections_in_a_closed_loop(web: Target, secu
     assert got["ok", "count"] == got["requests", "count"] > 10
 
 
-@needs_vegeta
+@NEEDS_VEGETA
 def test_live_vegeta_uses_a_targets_file_at_the_study_s_target(web: Target, tmp_path: Path) -> None:
     plan = 'GET http://shop.example/\n\nGET http://shop.example/seen\nX-Asked: a "\\b" c;d\n'
     load = Workload(tool="vegeta", model="open", rate_per_s=100, plan="targets.txt", plan_text=plan)
@@ -160,7 +154,7 @@ def test_live_vegeta_uses_a_targets_file_at_the_study_s_target(web: Target, tmp_
     assert 0 < got["requests", "count"] == got["ok", "count"] <= 103
 
 
-@needs_vegeta
+@NEEDS_VEGETA
 def test_live_vegeta_version_is_read() -> None:
     tool = base.load_tool("vegeta")
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=PATIENCE_S, env={"PATH": search_path()})
