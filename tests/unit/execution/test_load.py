@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,9 @@ from loadbook.core import clock as time
 from loadbook.core.errors import ToolError
 from loadbook.execution.load import LEAD_S, MAX_LEAD_S, LoadJobs
 from loadbook.execution.preflight import _tool_version_mismatches
+from loadbook.hosts.dry import DryRunHost, DryRunLog
+from loadbook.hosts.inventory import HostEntry, HostsFile
+from loadbook.hosts.remote import remote_host
 from loadbook.store.trial_record import ClockRecord, DriverRecord, clock_error_s, measurement_spans
 from loadbook.study.workload import Workload, split_load
 from loadbook.tools import base
@@ -47,6 +51,19 @@ def test_load_on_several_drivers_starts_at_one_instant():
     pair.schedule_start({"a": clock(0.0, 60.0), "b": clock(0.0)})
     assert pair.lead_s == MAX_LEAD_S
     assert pair.timeout_s > pair.planned_s
+
+
+@pytest.mark.parametrize("warmup_first", [True, False])
+def test_end_of_a_load_stops_and_removes_each_of_its_jobs(warmup_first: bool) -> None:
+    load = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a")
+    load.warmup_first = warmup_first
+    hosts = HostsFile(hosts={"a": HostEntry(roles=["driver"], host_name="192.0.2.1")})
+    log = DryRunLog(lambda text, args: "")
+    load.end(DryRunHost(remote_host(Path("hosts.toml"), "a", hosts=hosts), hosts, log))
+    names = ["load-warmup", "load"] if warmup_first else ["load"]
+    assert [(step.action, step.args[0]) for step in log.take()] == [
+        done for name in names for done in (("stop", name), ("remove", f"jobs/{name}"))
+    ]
 
 
 def test_load_share_unsupported_by_the_tool_names_the_driver():
