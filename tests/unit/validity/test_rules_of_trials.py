@@ -273,6 +273,12 @@ def test_gaps_in_host_metrics_are_a_doubt() -> None:
     assert not named(check(times=late), "monitor_gaps")
 
 
+@pytest.mark.parametrize("side", [slice(12), slice(12, None)], ids=["sampler ended early", "sampler began late"])
+def test_host_metrics_of_one_part_of_the_measurement_are_a_doubt(side: slice) -> None:
+    found = named(check(times=[k * 0.25 for k in range(-4, 20)][side]), "monitor_gaps")
+    assert [hit.level for hit in found] == ["doubt", "doubt"]
+
+
 def test_clock_problems_are_a_doubt() -> None:
     assert only(check({("duration", "value"): -1.0}), "clock").level == "invalid"
     assert only(check({("duration", "value"): 4000.0}), "clock").level == "invalid"
