@@ -42,7 +42,7 @@ class Phase(NamedTuple):
 def _pytest(*arguments: str, workers: int, by: str = "loadfile") -> list[str]:
     """Return a call of pytest; `by` says how xdist divides tests: labs of a file are shared by its tests."""
     parallel = ["-n", str(workers), "--dist", by] if workers > 1 else []
-    return [str(BIN / "pytest"), "-rs", *parallel, *arguments]
+    return [str(BIN / "pytest"), "-rfEs", *parallel, *arguments]
 
 
 CPUS = min(len(os.sched_getaffinity(0)), 8)

@@ -15,6 +15,26 @@ say() { printf '%s\n' "setup: $*" >&2; }
 cd "$(dirname "$0")/.."
 [ -f "$lock" ] || { say "no lock $lock in $PWD: requirements.lock, or requirements-dev.lock for tests"; exit 2; }
 
+# Temporary files of all that runs here are in one folder. What takes long runs in a session of its own, which ends with
+# us: the shell hears a signal at once only while it waits for something in the background.
+work=$(mktemp -d)
+child='' ticker=''
+end_all() {
+    for leader in $child $ticker; do kill -s TERM -- "-$leader" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap end_all EXIT
+trap 'exit 130' INT TERM HUP
+
+run() {
+    TMPDIR=$work setsid "$@" </dev/null &
+    child=$!
+    status=0
+    wait $child || status=$?
+    child=''
+    return $status
+}
+
 python_ok() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 python=
@@ -42,7 +62,7 @@ install() {
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' | $1 tee $policy >/dev/null && $1 chmod 755 $policy && made=1
     fi
-    log=$(mktemp)
+    log=$work/apt.log
     status=0
     { $1 apt-get update -qq && $1 env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1 || status=$?
@@ -52,7 +72,6 @@ install() {
         say "apt could not install$missing: see above"
         exit 3
     fi
-    rm -f "$log"
     if [ -d /run/systemd/system ]; then
         for package in $missing; do
             case $package in
@@ -92,17 +111,18 @@ fi
 # One stamp per lock; the development lock holds everything that the runtime lock does.
 want=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
 stamp=.venv/.installed-$(basename "$lock")
-if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
+# bin/pip comes last: without it, making the environment was interrupted
+if [ ! -x .venv/bin/pip ] || ! .venv/bin/python -c '' 2>/dev/null; then
     say "making .venv"
     rm -rf .venv
-    "$python" -m venv .venv
+    run "$python" -m venv .venv
 fi
 [ "$(cat "$stamp" 2>/dev/null)" != "$want" ] || exit 0
 
-pip() { .venv/bin/python -m pip "$@"; }
+pip() { run .venv/bin/python -m pip "$@"; }
 
 # What pip's configuration says of the index and of certificates, which uv does not read.
-pip_setting() { pip config list 2>/dev/null | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | tail -n 1; }
+pip_setting() { .venv/bin/python -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | tail -n 1; }
 
 # uv is on PATH, or comes from the registry into .venv by its own hashed lock. It installs in a tenth of pip's time.
 with_uv() {
@@ -112,8 +132,8 @@ with_uv() {
     [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
     [ -z "$certificates" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$certificates}"
     # Python compiles what it imports the first time; where it may not keep that, all is compiled now, as pip does
-    "$uv" pip install -q ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python .venv/bin/python --require-hashes -r "$lock" &&
-        "$uv" pip install -q --python .venv/bin/python --no-deps --no-build-isolation -e .
+    run "$uv" pip install -q ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python .venv/bin/python --require-hashes -r "$lock" &&
+        run "$uv" pip install -q --python .venv/bin/python --no-deps --no-build-isolation -e .
 }
 
 with_pip() {
@@ -123,11 +143,10 @@ with_pip() {
 
 total=$(grep -c '^[A-Za-z0-9].*==' "$lock")
 say "installing $total Python packages from $lock"
-while sleep 5 </dev/null >/dev/null 2>&1; do
-    say "$(find .venv -maxdepth 4 -name '*.dist-info' | wc -l) of at most $total packages are there"
-done &
+setsid sh -c 'while sleep 5; do
+    found=$(find .venv -maxdepth 4 -name "*.dist-info" | wc -l)
+    echo "setup: $found of at most $0 packages are there" >&2
+done' "$total" </dev/null >/dev/null &
 ticker=$!
-trap 'kill $ticker 2>/dev/null' EXIT
-trap 'exit 130' INT TERM
 with_uv >&2 || { say "uv cannot install them (see above): pip does, which takes a minute or two" && with_pip >&2; }
 echo "$want" >"$stamp"
