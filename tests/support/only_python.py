@@ -1,14 +1,19 @@
 """Guards of tests/unit: a test that starts a process, uses a socket, waits or reads the clock fails.
 
-Python's audit events report the first two, whatever library causes them. Functions of `time` are replaced for the whole
-session: a pause above 0.05 s fails for everyone, a look at the clock for loadbook and its tests. Each has its fake
-clock (turned_clock.py) behind `loadbook.core.clock`.
+Python's audit events report the first two, whatever library causes them. Functions that wait are replaced for the whole
+session: a pause above 0.05 s fails, and a wait for something that did not come in that time. So are the clocks of
+`time`: to read one fails for loadbook and its tests. Each test has a fake clock (turned_clock.py) behind
+`loadbook.core.clock`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing.process
+import select
+import selectors
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3.util.connection  # noqa: F401  # binds a socket when it is imported, to see whether there is IPv6
 
 ROOT = Path(__file__).parents[2]
 OURS = tuple(str(ROOT / folder) for folder in ("lib", "tests", "benchmarks"))
@@ -30,7 +36,16 @@ PROCESSES = {
     "os.spawn",
     "pty.spawn",
 }
-SOCKETS = {"socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"}
+SOCKETS = {
+    "socket.connect",
+    "socket.bind",
+    "socket.sendto",
+    "socket.sendmsg",
+    "socket.getaddrinfo",
+    "socket.gethostbyaddr",
+    "socket.gethostbyname",
+    "socket.getnameinfo",
+}
 LONGEST_PAUSE_S = 0.05
 CLOCKS = (
     "time",
@@ -40,8 +55,13 @@ CLOCKS = (
     "perf_counter",
     "perf_counter_ns",
     "process_time",
+    "process_time_ns",
     "thread_time",
+    "thread_time_ns",
+    "clock_gettime",
+    "clock_gettime_ns",
 )
+SELECTORS = (selectors.SelectSelector, selectors.PollSelector, selectors.EpollSelector)
 
 PATCH = pytest.MonkeyPatch()
 # what the current test did, also in threads and where code under test catches the failure; None: no test runs
@@ -51,6 +71,9 @@ _done: list[str] | None = None
 def refuse(what: str) -> None:
     """Note what the current test does, and fail it there."""
     if _done is not None:
+        thread = threading.current_thread()
+        if thread is not threading.main_thread():
+            what = f"{what} in the thread {thread.name}, perhaps of an earlier test"
         _done.append(what)
         pytest.fail(f"{what}: such a test belongs in tests/live")
 
@@ -72,18 +95,56 @@ def _guard_time() -> None:
             refuse(f"sleeps for {seconds:g} s")
         real_sleep(seconds)
 
-    def refusing(name: str, real: Callable[[], Any]) -> Callable[[], Any]:
-        def read() -> Any:
+    def refusing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any) -> Any:
             caller = sys._getframe(1).f_code.co_filename
             if _done is not None and caller.startswith(OURS) and caller not in ALLOWED:
                 refuse(f"reads time.{name} in {caller}")
-            return real()
+            return real(*arguments)
 
         return read
 
     PATCH.setattr(time, "sleep", sleep)
     for name in CLOCKS:
         PATCH.setattr(time, name, refusing(name, getattr(time, name)))
+
+
+def _guard_waits() -> None:
+    """Events, queues and futures wait by conditions, event loops and timers by selectors."""
+
+    def refusing_if_in_vain(wait: Callable[..., Any], came: Callable[..., object]) -> Callable[..., Any]:
+        def wait_at_most(*arguments: Any, timeout: float | None = None) -> Any:
+            *before, last = (*arguments, timeout) if timeout is not None or len(arguments) < 2 else arguments
+            result = wait(*before, last)
+            if last is not None and last > LONGEST_PAUSE_S and not came(*before, result):
+                refuse(f"waits in vain for {last:g} s")
+            return result
+
+        return wait_at_most
+
+    waits: tuple[tuple[Any, str, Callable[..., object]], ...] = (
+        (threading.Condition, "wait", lambda condition, held: held),
+        (threading.Thread, "join", lambda thread, none: not thread.is_alive()),
+        *((kind, "select", lambda selector, ready: ready) for kind in SELECTORS),
+    )
+    for kind, name, came in waits:
+        PATCH.setattr(kind, name, refusing_if_in_vain(getattr(kind, name), came))
+    real_select = select.select
+    real_sleep = asyncio.sleep
+
+    def select_at_most(reading: Any, writing: Any, failing: Any, timeout: float | None = None) -> Any:
+        ready = real_select(reading, writing, failing, timeout)
+        if timeout is not None and timeout > LONGEST_PAUSE_S and not any(ready):
+            refuse(f"waits in vain for {timeout:g} s")
+        return ready
+
+    async def sleep(delay: float, result: Any = None) -> Any:
+        if delay > LONGEST_PAUSE_S:
+            refuse(f"sleeps for {delay:g} s")
+        return await real_sleep(delay, result)
+
+    PATCH.setattr(select, "select", select_at_most)
+    PATCH.setattr(asyncio, "sleep", sleep)
 
 
 def _guard_multiprocessing() -> None:
@@ -100,6 +161,7 @@ def install() -> None:
     """Guard this process from now on; only what happens inside `guarded` is refused."""
     sys.addaudithook(_audit)
     _guard_time()
+    _guard_waits()
     _guard_multiprocessing()
 
 

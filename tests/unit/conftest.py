@@ -20,6 +20,15 @@ only_python.install()
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Guard the import of a test module, too."""
+    if not isinstance(collector, pytest.Module) or not collector.path.is_relative_to(HERE):
+        return (yield)
+    with only_python.guarded():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Guard a test with its fixtures, and give loadbook a clock that only the test, or a pause, turns."""
     if not item.path.is_relative_to(HERE):  # pytest calls this hook of every folder for every test

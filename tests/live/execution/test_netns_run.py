@@ -73,13 +73,14 @@ def asked(host: Host, text: str) -> str:
 
 @pytest.mark.root
 def test_namespace_run_applies_kernel_changes_and_reverts_them(spaces, layout):
-    run = run_study(layout, "paths", spaces.hosts_file)
+    paths = layout.run("paths", run_study(layout, "paths", spaces.hosts_file))
     records = {
         record["treatment"]: record
-        for path in layout.run("paths", run).trials.glob("*/trial.json")
+        for path in (*paths.failed.glob("*/trial.json"), *paths.trials.glob("*/trial.json"))
         if (record := json.loads(path.read_text()))
     }
-    assert {name: record["status"] for name, record in records.items()} == {"dnat": "ok", "dsr": "ok"}
+    ended = {name: (record["status"], record["reason"]) for name, record in records.items()}
+    assert ended == {"dnat": ("ok", None), "dsr": ("ok", None)}
     vip = read_hosts(spaces.hosts_file).hosts["balancer"].address
     usual = {"net.core.somaxconn": "512", "cpu_quota of web": 1.0}
     assert records["dnat"]["changes"] == {"web": usual, "web-2": usual, "balancer": {"net.ipv4.ip_forward": "1"}}

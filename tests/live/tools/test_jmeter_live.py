@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from loadbook.study.workload import Workload
+from jmeter_home import NEEDS_JMETER, jmeter_load, put_jmeter_on_path
 from loadbook.tools import base
 from loadbook.tools.base import Target
 from page_server import PageServer, measured, page_server
 
-HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[3] / ".cache" / "jmeter")
-pytestmark = [
-    pytest.mark.skipif(not (HOME / "bin" / "jmeter").is_file(), reason=f"JMeter is not at {HOME}: make jmeter"),
-    pytest.mark.skipif(not shutil.which("java"), reason="java is not installed: make jmeter"),
-]
+pytestmark = list(NEEDS_JMETER)
 
 
 @pytest.fixture(autouse=True)
 def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{HOME / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    put_jmeter_on_path(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -38,31 +32,22 @@ def web(servers: PageServer) -> Target:
     return servers.plain
 
 
-def load(**asked: object) -> Workload:
-    return Workload.model_validate({"tool": "jmeter", "connections": 4, "timeout_s": 10} | asked)
-
-
 def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(
     servers: PageServer, tmp_path: Path
 ) -> None:
-    asked = load(
+    asked = jmeter_load(
         requests=40, headers={"X-Asked": r'a "\b" c;d', "X-Empty": ""}, path="/seen?a=%20&b=1", keepalive=False
     )
     got = measured(servers.plain, tmp_path, asked)
     assert got["requests", "count"] == got["status_2xx", "count"] == 40
-    got = measured(servers.secure, tmp_path, load(requests=20))  # -f: the first run's samples are gone
+    got = measured(servers.secure, tmp_path, jmeter_load(requests=20))  # -f: the first run's samples are gone
     assert got["ok", "count"] == 20 and got["connect_time", "max"] > 0
 
 
-def test_live_jmeter_open_load_offers_its_rate(web: Target, tmp_path: Path) -> None:
-    got = measured(web, tmp_path, load(model="open", rate_per_s=20), 3.0)
-    assert got["offered_per_s", "value"] == 20 and 45 <= got["requests", "count"] <= 80
-
-
 def test_live_jmeter_waits_the_think_time_and_counts_failed_connects(web: Target, tmp_path: Path) -> None:
-    got = measured(web, tmp_path, load(think_time_s=0.2, path="/unlike"), 2.0)
+    got = measured(web, tmp_path, jmeter_load(think_time_s=0.2, path="/unlike"), 2.0)
     assert got["errors_status", "count"] == got["requests", "count"] and 4 <= got["requests", "count"] <= 44
-    got = measured(Target("127.0.0.1", 9), tmp_path, load(requests=8))
+    got = measured(Target("127.0.0.1", 9), tmp_path, jmeter_load(requests=8))
     assert got["requests", "count"] == 0 and got["errors_connect", "count"] == got["errors", "count"] == 8
 
 

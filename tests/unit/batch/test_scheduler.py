@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ class Fake(WorkerProcess):
         self.said, self.code, self.go, self.stops = said, code, threading.Event(), 0
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        assert self.go.wait(10)
+        self.go.wait()
         yield from self.said
 
     def stop(self) -> None:
@@ -56,6 +57,17 @@ class Fake(WorkerProcess):
 
     def wait(self) -> int:
         return self.code
+
+
+class LettingGo(queue.SimpleQueue[Any]):
+    """The scheduler's messages: when it waits for one, nothing else can begin, and the oldest worker is let go."""
+
+    def __init__(self, active: dict[int, tuple[BatchJob, Fake]]) -> None:
+        self.active = active
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        next(iter(self.active.values()))[1].go.set()
+        return super().get(block, timeout)
 
 
 class Hall:
@@ -68,12 +80,12 @@ class Hall:
         self.fakes: dict[str, Fake] = {}
         self.more = more
         self.scheduler = Scheduler(self.start, self.said, jobs)
+        self.scheduler.messages = LettingGo(self.scheduler.active)
         self.scheduler.run(works)
 
     def start(self, one: BatchJob) -> Fake:
         self.begun.append(one.study)
         self.fakes[one.study] = fake = Fake([{"kind": "x", "study": one.study}])
-        threading.Timer(0.05 * len(self.begun), fake.go.set).start()
         return fake
 
     def said(self, one: BatchJob, said: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from paramiko import SSHConfig
 
@@ -10,7 +12,8 @@ from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.keys import resolve_endpoint
 
 
-def test_ssh_config_fills_in_what_the_hosts_file_leaves_out(tmp_path):
+def test_ssh_config_fills_in_what_the_hosts_file_leaves_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", lambda: "here")  # paramiko looks it up for each IdentityFile
     (tmp_path / "key").write_text("")
     config = SSHConfig.from_text(
         f"Host box\n HostName 10.1.2.3\n Port 2200\n User me\n IdentityFile {tmp_path}/key\n HostKeyAlias boxkey\n"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
+import queue
+import select
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 
 import pytest
@@ -25,6 +29,15 @@ def _bind() -> None:
         server.bind(("127.0.0.1", 0))
 
 
+def _select() -> None:
+    read, write = os.pipe()
+    try:
+        select.select([read], [], [], 0.06)
+    finally:
+        os.close(read)
+        os.close(write)
+
+
 REFUSED: dict[str, Callable[[], object]] = {
     "a process": lambda: subprocess.run(["true"], check=False),
     "a shell": lambda: os.system("true"),
@@ -35,6 +48,14 @@ REFUSED: dict[str, Callable[[], object]] = {
     "a pause": lambda: time.sleep(0.06),  # noqa: TID251
     "the time": lambda: time.time(),  # noqa: TID251
     "a stop watch": lambda: time.monotonic(),  # noqa: TID251
+    "the CPU's time": lambda: time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID),
+    "an event that does not come": lambda: threading.Event().wait(0.06),
+    "a queue without an item": lambda: queue.Queue[int]().get(timeout=0.06),
+    "a result that does not come": lambda: Future[int]().result(0.06),
+    "a pause of an event loop": lambda: asyncio.run(asyncio.sleep(0.06)),
+    "a limit of an event loop": lambda: asyncio.run(asyncio.wait_for(asyncio.Event().wait(), 0.06)),
+    "a file that is not ready": _select,
+    "a name server": lambda: socket.getfqdn(),
 }
 
 
@@ -57,9 +78,14 @@ def test_unit_test_fails_even_if_the_refusal_is_caught_in_a_thread() -> None:
             only_python.check()
 
 
-def test_short_pause_and_files_are_allowed(tmp_path) -> None:
+def test_short_pause_a_wait_for_what_comes_and_files_are_allowed(tmp_path) -> None:
     with only_python.guarded():
         time.sleep(0.001)  # noqa: TID251
+        came = threading.Event()
+        thread = threading.Thread(target=came.set)
+        thread.start()
+        assert came.wait(60)
+        thread.join(60)
         (tmp_path / "file").write_text("x")
         only_python.check()
 

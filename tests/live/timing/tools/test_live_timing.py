@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from capacity_study import NEEDS_VEGETA
+from jmeter_home import NEEDS_JMETER, jmeter_load, put_jmeter_on_path
 from loadbook.study.workload import Workload
 from page_server import measured, page_server
 
@@ -23,3 +24,12 @@ def test_live_vegeta_holds_a_rate(tmp_path: Path) -> None:
         load = Workload(tool="vegeta", model="open", rate_per_s=200, connections=4)
         got = measured(servers.plain, tmp_path, load, 2.0)
     assert got["ok", "count"] == got["requests", "count"] == pytest.approx(400, abs=5)
+
+
+@NEEDS_JMETER[0]
+@NEEDS_JMETER[1]
+def test_live_jmeter_open_load_offers_its_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_jmeter_on_path(monkeypatch)
+    with page_server(tmp_path) as servers:
+        got = measured(servers.plain, tmp_path, jmeter_load(model="open", rate_per_s=20), 3.0)
+    assert got["offered_per_s", "value"] == 20 and 45 <= got["requests", "count"] <= 80

@@ -1,0 +1,27 @@
+"""JMeter, where `make jmeter` put it, or where JMETER_HOME says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from loadbook.study.workload import Workload
+
+HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[2] / ".cache" / "jmeter")
+NEEDS_JMETER = (
+    pytest.mark.skipif(not (HOME / "bin" / "jmeter").is_file(), reason=f"JMeter is not at {HOME}: make jmeter"),
+    pytest.mark.skipif(not shutil.which("java"), reason="java is not installed: make jmeter"),
+)
+
+
+def put_jmeter_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test find JMeter."""
+    monkeypatch.setenv("PATH", f"{HOME / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+def jmeter_load(**settings: object) -> Workload:
+    """Return a load of four connections by JMeter."""
+    return Workload.model_validate({"tool": "jmeter", "connections": 4, "timeout_s": 10} | settings)
