@@ -98,7 +98,7 @@ def main(which: str) -> int:
     if which == "quick" and os.environ.get("CI") and cpu_s > QUICK_CPU_S:
         failed.append(f"more than {QUICK_CPU_S} s of CPU")
     if failed:
-        print(f"failed: {', '.join(failed)} (see above)", file=sys.stderr)
+        print(f"failed: {', '.join(failed)} (see above; one test again: .venv/bin/pytest FILE::NAME)", file=sys.stderr)
     return 1 if failed else 0
 
 

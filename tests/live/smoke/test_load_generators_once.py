@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from jmeter_home import put_jmeter_on_path
 from loadbook.hosts.shell import search_path
 from loadbook.study.workload import Workload
 from loadbook.tools.base import Target, run_tools
 from page_server import measured, page_server
 
-INSTALLED = [name for name, tool in run_tools().items() if shutil.which(tool.binary, path=search_path())]
 CONNECTIONS, RATE_PER_S = 2, 40.0
 
 
@@ -23,9 +23,15 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         yield servers.plain
 
 
-@pytest.mark.parametrize("name", INSTALLED)
-def test_load_generator_runs_and_its_report_is_read(name: str, web: Target, tmp_path: Path) -> None:
-    closed = "closed" in run_tools()[name].load_models
+@pytest.mark.parametrize("name", run_tools())
+def test_load_generator_runs_and_its_report_is_read(
+    name: str, web: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_jmeter_on_path(monkeypatch)
+    tool = run_tools()[name]
+    if not shutil.which(tool.binary, path=search_path()):
+        pytest.skip(f"{name} is not installed: {tool.install_hint}")
+    closed = "closed" in tool.load_models
     load = {"connections": CONNECTIONS} if closed else {"model": "open", "rate_per_s": RATE_PER_S, "connections": 2}
     got = measured(web, tmp_path, Workload.model_validate({"tool": name} | load))
     assert got["requests", "count"] > 0 == got.get(("errors", "count"), 0)

@@ -62,11 +62,13 @@ class Fake(WorkerProcess):
 class LettingGo(queue.SimpleQueue[Any]):
     """The scheduler's messages: when it waits for one, nothing else can begin, and the oldest worker is let go."""
 
-    def __init__(self, active: dict[int, tuple[BatchJob, Fake]]) -> None:
+    def __init__(self, active: dict[int, tuple[BatchJob, WorkerProcess]]) -> None:
         self.active = active
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        next(iter(self.active.values()))[1].go.set()
+        _, oldest = next(iter(self.active.values()))
+        assert isinstance(oldest, Fake)
+        oldest.go.set()
         return super().get(block, timeout)
 
 
