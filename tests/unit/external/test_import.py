@@ -110,6 +110,7 @@ def test_import_with_a_missing_time_raises_a_doubt_about_the_order(layout, tmp_p
     message = data.problems[data.problems["level"] == "doubt"]["message"].item()
     assert message.startswith("for 1 of 18 trials it is not known when they began: ")
     assert list(data.trials["slot"]) == list(range(1, 19))
+    assert list(data.trials["block"]) == sorted(data.trials["block"])  # the other times do not move this trial
 
 
 @pytest.mark.parametrize("key", [lambda r: r["treatment"], lambda r: r["block"], lambda r: r["file"][::-1]])

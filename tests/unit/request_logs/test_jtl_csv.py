@@ -230,6 +230,12 @@ def test_jtl_aggregated_rows_give_counts_but_no_times() -> None:
 STAMPED = b"timeStamp,elapsed,label,responseCode,success\n"
 
 
+def test_jtl_status_of_an_error_counts_even_if_an_assertion_accepts_it(way: str) -> None:
+    rows = [b"1795213331189,20,a,%d,%s\n" % pair for pair in ((200, b"true"), (404, b"true"), (503, b"false"))]
+    other = b"1795213331189,20,a,200,false\n"
+    assert read(STAMPED + b"".join(rows) + other).total().outcomes == {"ok": 1, "errors_status": 2, "errors_other": 1}
+
+
 def test_jtl_text_time_stamps_are_read(way: str) -> None:
     rows = b"2026/11/20 22:16:37.649,20,a,200,true\n2026/11/20 22:16:38.001,5,a,200,true\n"
     summary = read(STAMPED + rows)
