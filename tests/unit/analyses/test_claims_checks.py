@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from claim_runs import TWO_BY_TWO, Run, claim, run_of, study_of
-from loadbook.analyses.claims.checks import check_claims, check_interaction
+from loadbook.analyses.claims.checks import check_best, check_claims, check_interaction
 from loadbook.analyses.claims.compute import ClaimRun
 from loadbook.stats.analyse import analyse
 
@@ -157,6 +157,20 @@ def test_claim_to_be_best_rarely_holds_for_equal_treatments():
     found = [outcome for seed in range(5) for outcome in outcomes(arms, best, seed=seed, blocks=8)]
     assert "holds" not in found
     assert found.count("undecided") >= 4
+
+
+def test_rival_is_ahead_only_if_its_p_value_times_the_number_of_rivals_is_significant():
+    arms = {name: {"sd": 0.03} for name in ("base", "a", "b", "c", "d")}
+    study = study_of(arms, claim("best", "a", "base", among=["b", "c", "d"]))
+    (best,) = study.published.claims
+    by_chance = []
+    for seed in range(20):
+        run = ClaimRun(run_of(study, arms, seed=seed, blocks=8))
+        verdicts = [run.verdict(best, "a", rival) for rival in ("base", "b", "c", "d")]
+        p = min([v.comparison.p for v in verdicts if v.comparison.effect < 0], default=1.0)
+        if 0.05 / 4 < p < 0.05:
+            by_chance.append(check_best(best, run).outcome)
+    assert len(by_chance) >= 2 and set(by_chance) == {"undecided"}
 
 
 def test_claim_about_several_pairs_of_treatments_uses_a_geometric_mean():
