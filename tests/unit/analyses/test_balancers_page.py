@@ -19,6 +19,7 @@ from loadbook.analyses.balancers.page import BalancersPage
 from loadbook.report.figures.base import SMALLEST_PT, to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.parameters import parse_literals
+from loadbook.report.prices import Price, price_sentence
 from loadbook.store.tables import RunData, load_run
 from mock_project import Arm, make_project
 from run_records import changed_record
@@ -170,6 +171,22 @@ def test_balancers_page_calls_a_fully_served_offered_rate_a_lower_bound(recorded
     assert page.prices.by_treatment["two"].text.startswith("at most ")
     figure = ScalingFigure(page.analysis, {"two": 2}, {"two": "l4"}, page.unsaturated)
     assert figure.points[0].text.startswith("at least ")
+
+
+def test_price_that_is_an_upper_bound_is_not_compared_with_the_baseline(recorded: RunData) -> None:
+    page = page_of(recorded, prices=PRICES)
+    bounds = {name: replace(price, is_upper_bound=name != "node") for name, price in page.prices.by_treatment.items()}
+    measured, bound = (
+        price_sentence(prices, page.analysis, page.labels)
+        for prices in (page.prices, replace(page.prices, by_treatment=bounds))
+    )
+    assert "times as much" in measured
+    assert "at most" in bound and "times as much" not in bound
+
+
+def test_price_of_a_million_requests_is_that_of_a_rate_kept_for_a_month() -> None:
+    """1,000 requests/s for 365.25 / 12 days are 2,629.8 million."""
+    assert Price(900.0, 2 * 2629.8).per_million_text == "2"
 
 
 def test_balancers_page_sections_are_well_formed(recorded: RunData) -> None:

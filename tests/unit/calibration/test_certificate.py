@@ -55,6 +55,11 @@ def test_number_within_its_tolerance_in_every_case_is_trusted() -> None:
     assert not trust.trusted and (trust.case, trust.said) == ("frozen", 0.0175)
 
 
+def test_number_that_deviates_by_just_its_tolerance_is_trusted() -> None:
+    (trust,) = judge([reading(16, true=15, tolerance=1, metric="errors", statistic="count")])
+    assert trust.trusted
+
+
 def test_number_that_is_not_told_in_every_case_is_not_trusted() -> None:
     p50, p90 = judge([reading(0.020), reading(0.020, case="frozen"), reading(0.020, statistic="p90")])
     assert p50.trusted and not p90.trusted and p90.missing == ["frozen"]
@@ -86,6 +91,27 @@ def test_truth_of_a_closed_loop_is_the_time_that_the_server_held_requests() -> N
     # 0.5 % of 500 a second, and the ten requests that are under way at begin or end of 3 s
     assert found["requests_per_s"].tolerance == pytest.approx(2.5 + 10 / 3)
     assert found["errors"].true == 15
+
+
+def test_errors_by_status_are_judged_only_where_the_tool_tells_no_total() -> None:
+    said = {("errors_status", "count"): 15.0}
+    assert [one.metric for one in trial_readings(trial("wrk-failing"), said, SERVER)] == ["errors_status"]
+    both = said | {("errors", "count"): 16.0}
+    assert [one.metric for one in trial_readings(trial("wrk-failing"), both, SERVER)] == ["errors"]
+
+
+def test_maximum_may_deviate_by_five_milliseconds_and_a_percentile_by_one() -> None:
+    server = SERVER.model_copy(update={"held_s": {"p50": 0.01, "p90": 0.01, "p99": 0.01, "max": 0.02}})
+    said = {("latency", "p50"): 0.01, ("latency", "max"): 0.02}
+    found = {one.statistic: one.tolerance for one in trial_readings(trial("wrk-steady"), said, server)}
+    assert found == {"p50": 0.001, "max": 0.005}
+
+
+def test_rate_of_an_open_loop_has_the_tolerance_of_the_requests_of_one_response() -> None:
+    """A median of the times that a frozen server held requests is no time of a response."""
+    server = SERVER.model_copy(update={"held_s": {"p50": 0.5, "p90": 0.9, "p99": 0.98, "max": 1.0}})
+    (rate,) = trial_readings(trial("oha-frozen-200"), {("requests_per_s", "value"): 500.0}, server)
+    assert rate.tolerance == pytest.approx(2.5 + (1 + 200 * 0.020) / 3)
 
 
 def test_truth_from_the_intended_start_is_what_users_waited() -> None:
@@ -125,6 +151,12 @@ def test_tables_have_said_and_true_and_the_worst_case() -> None:
             *("no: 601 ms for 20.0 ms (frozen)", "-", "-"),
         )
     ]
+
+
+def test_table_has_the_median_of_the_blocks_of_a_case() -> None:
+    readings = [reading(said, block=block) for block, said in enumerate((0.0203, 0.0409, 0.0204), 1)]
+    of_blocks = certificate().model_copy(update={"readings": readings})
+    assert [row[5] for row in case_rows(of_blocks)] == ["20.4 ms / 20.0 ms"]
 
 
 def test_certificate_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -64,6 +64,25 @@ def test_report_cites_the_newest_certificate_of_its_driver_and_tool(data: Any, t
     )
 
 
+def test_numbers_that_a_report_cites_are_those_of_the_newest_certificate(data: Any, tmp_path: Path) -> None:
+    old = certificate("20261120-060000").model_copy(
+        update={"trusts": [trust("latency", "p50", 0.02, 0.02, trusted=True)]}
+    )
+    write_certificate(old, tmp_path / "20261120-060000.json")
+    write_certificate(certificate("20261126-060000"), tmp_path / "20261126-060000.json")
+    text = calibration_text(data)
+    assert text is not None and "not trusted: errors" in text
+
+
+def test_certificate_is_not_cited_for_drivers_of_which_one_is_another_machine(data: Any, tmp_path: Path) -> None:
+    write_certificate(certificate("20261126-060000"), tmp_path / "20261126-060000.json")
+    data.run_record = make_run_record(hosts={name: {"roles": ["driver"]} for name in ("driver", "driver-2")})
+    data.facts["driver-2-before"] = {"machine": {"value": "elsewhere", "kind": "identity"}}
+    assert calibration_text(data) is None
+    data.facts["driver-2-before"] = data.facts["driver-before"]
+    assert calibration_text(data) is not None
+
+
 @pytest.mark.parametrize("changes", [{"machine": "elsewhere"}, {"version": "4.2.0"}])
 def test_certificate_of_another_machine_or_version_is_not_cited(
     data: Any, tmp_path: Path, changes: dict[str, str]

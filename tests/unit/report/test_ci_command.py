@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,7 @@ import pytest
 from command_line import exit_code
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
-from loadbook.report.ci import ci_summary, evaluate_ci, junit_xml
+from loadbook.report.ci import ci_document, ci_summary, evaluate_ci, junit_xml
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import read_json, write_json
@@ -205,6 +206,22 @@ def test_gate_junit_file_has_a_suite_per_run(project) -> None:
     found = evaluate_ci(load_run(project(FINE, {"undecided": "fail"}), STUDY))
     root = ET.fromstring(junit_xml([found, found]))
     assert [suite.attrib["id"] for suite in root] == ["0", "1"]
+
+
+def test_gate_json_summary_has_no_numbers_of_a_comparison_that_is_invalid(project) -> None:
+    data = load_run(project(FINE, {"undecided": "fail"}), STUDY)
+    status = data.trials["response_status"].where(data.trials["treatment"] != "fast", 404)
+    found = ci_document(evaluate_ci(replace(data, trials=data.trials.assign(response_status=status))))
+    (fast,) = [case for case in found["cases"] if case["treatment"] == "fast"]
+    assert (fast["outcome"], fast["verdict"]) == ("invalid", "invalid")
+    assert [fast[key] for key in ("effect", "ci95", "ci90", "p", "p_adjusted")] == [None] * 5
+
+
+def test_gate_junit_file_has_no_negative_time_if_the_clock_was_set_back(project) -> None:
+    data = load_run(project(FINE, {"undecided": "fail"}), STUDY)
+    back = data.run_record.model_copy(update={"ended": data.run_record.started - 60.0})
+    (suite,) = ET.fromstring(junit_xml([evaluate_ci(replace(data, run_record=back))]))
+    assert float(suite.attrib["time"]) == 0
 
 
 def test_gate_command_uses_the_baseline_of_each_stratum(project) -> None:

@@ -13,6 +13,7 @@ from loadbook.core.errors import UsageError
 from loadbook.report import checks
 from loadbook.report.html import forbidden_content
 from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
+from loadbook.report.sections import ValidityMessage
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from mock_pages import page_of, text_of
@@ -57,6 +58,48 @@ def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
     told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
+
+
+def test_page_does_not_excuse_a_failed_aa_arm_by_its_threshold(usual):
+    aa = next(row for row in usual.analysis.rows if row.kind == "aa")
+    found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.001)
+    failed = replace(aa, verdict=replace(aa.verdict, comparison=found), check_state="failed")
+    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(failed,)))[0]
+    assert told.css_class == "failed" and "fails below" not in told.text
+
+
+@pytest.mark.parametrize("states", [("passed", "failed"), ("failed", "passed")])
+def test_page_shows_the_worst_of_several_aa_arms(usual, states):
+    aa = next(row for row in usual.analysis.rows if row.kind == "aa")
+    rows = tuple(replace(aa, label=f"again, {state}", check_state=state) for state in states)
+    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=rows))[0]
+    assert told.css_class == "failed" and told.text.startswith("again, failed ")
+
+
+@pytest.mark.parametrize(("excluded", "css"), [(2, ""), (3, "doubt")])
+def test_page_doubts_a_run_of_which_more_than_a_fifth_of_the_trials_is_excluded(usual, excluded, css):
+    trials = usual.data.trials.head(10).assign(valid=[False] * excluded + [True] * (10 - excluded))
+    data = replace(usual.data, trials=trials, plan=usual.data.plan | {"trials": usual.data.plan["trials"][:10]})
+    told = checks.harness_checks(data, usual.analysis)[2]
+    assert (told.css_class, told.title) == (css, f"{10 - excluded} of 10 trials count")
+
+
+def test_page_without_doubts_still_says_that_a_rule_was_not_checked(usual):
+    rows = [row for row in usual.analysis.rows if row.kind == "aa"]
+    problems = usual.data.problems[usual.data.problems["level"] == "invalid"]
+    data = replace(usual.data, problems=problems)
+    missing = ValidityMessage("foreign_cpu", "Other load", "unchecked", 3, "no monitor was running")
+    analysis = replace(usual.analysis, rows=tuple(rows))
+    assert checks.harness_checks(data, analysis)[3].glyph == "✓"
+    told = checks.harness_checks(data, analysis, [missing])[3]
+    assert (told.css_class, told.title, told.text) == ("doubt", "1 not checked", "Other load")
+
+
+@pytest.mark.parametrize(("state", "names"), [("failed", ["control"]), ("inconclusive", []), ("unchecked", [])])
+def test_page_says_that_a_known_effect_was_missed_only_if_its_control_failed(usual, state, names):
+    rows = [replace(row, check_state=state) if row.kind == "control" else row for row in usual.analysis.rows]
+    found = checks.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
+    assert [note.name for note in found if note.name == "control"] == names
 
 
 def test_page_merges_equal_notes_on_several_treatments(usual):

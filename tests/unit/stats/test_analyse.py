@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ import pytest
 from loadbook.core.errors import UsageError
 from loadbook.stats import diagnostics
 from loadbook.stats.analyse import analyse
+from loadbook.stats.comparability import arms_of, invalid_reason
 from loadbook.stats.headline import (
     aa_sentence,
     control_sentence,
@@ -20,9 +21,11 @@ from loadbook.stats.headline import (
     supporting_text,
     verdict_counts,
 )
+from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
+from trial_frames import comparison
 
 ARMS = {
     "base": {},
@@ -205,6 +208,14 @@ def test_analysis_names_the_validity_rule_that_excluded_trials() -> None:
     assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver at its limit)")
 
 
+def test_analysis_names_the_cause_of_exclusion_if_only_trials_of_the_baseline_were_excluded() -> None:
+    run = make_run()
+    lost = (run.trials["treatment"] == "base") & (run.trials["block"] > 6)
+    run.trials.loc[lost, "valid"] = False
+    run.trials.loc[lost, "gates"] = run.trials.loc[lost, "gates"].map(lambda _: ["zero_work"])
+    assert analyse(run).row("fast").verdict.reason.endswith("(6 of 12 trials excluded: no work done)")
+
+
 def test_analysis_does_not_name_doubts_as_cause_of_exclusion() -> None:
     run = make_run()
     fast = run.trials["treatment"] == "fast"
@@ -291,6 +302,36 @@ def test_rate_that_includes_errors_is_not_compared_when_errors_increase() -> Non
     assert row.verdict.reason.startswith("requests_per_s counts error responses")
 
 
+def test_rate_that_includes_errors_is_not_compared_when_errors_decrease() -> None:
+    run = make_run(metric="requests_per_s")
+    run.measurements = run.measurements.replace({"metric": {"ok_per_s": "requests_per_s"}})
+    base = run.trials.loc[run.trials["treatment"] == "base", "trial"]
+    run.measurements.loc[run.measurements["trial"].isin(base) & (run.measurements["metric"] == "errors"), "value"] = 50
+    row = analyse(run).row("fast")
+    assert (row.verdict.kind, row.errors.kind) == ("invalid", "fewer")
+
+
+@pytest.mark.parametrize("short", ["base", "fast"])
+def test_percentile_that_one_arm_has_too_few_requests_to_measure_is_not_compared(short: str) -> None:
+    run = make_run()
+    trials = run.trials.loc[run.trials["treatment"] == short, "trial"]
+    run.measurements.loc[
+        run.measurements["trial"].isin(trials) & (run.measurements["metric"] == "requests"), "value"
+    ] = 30
+    assert "p50 is not measurable" in analyse(run, metric="latency", statistic="p50").row("fast").verdict.reason
+
+
+@pytest.mark.parametrize(("moving", "compared"), [({"base": True}, True), ({"base": True, "fast": False}, False)])
+def test_trend_of_the_rate_forbids_a_comparison_only_if_it_is_known_of_both_arms(
+    moving: dict[str, bool], compared: bool
+) -> None:
+    trials = make_run().trials
+    arms = arms_of(trials.assign(moving=trials["treatment"].map(moving)), ["base", "fast"])
+    clean = ErrorSummary("fast", 12, 0, 0, 100_000, {}, kind="none")
+    reason = invalid_reason(arms["fast"], arms["base"], comparison(), clean)
+    assert (reason is None) is compared
+
+
 def test_planned_treatment_without_trials_has_a_row_in_the_analysis() -> None:
     run = make_run()
     run.plan = {"treatments": list(ARMS), "blocks": 15}
@@ -318,6 +359,20 @@ def test_headline_says_when_all_treatments_are_undecided() -> None:
     )
     alone = analyse(make_run({"base": {"sd": 0.02}, "a": {"sd": 0.02, "effect": 0.01}}))
     assert supporting_text(alone).startswith("About ")
+
+
+def test_supporting_text_gives_the_range_of_forecasts_and_how_many_treatments_have_one() -> None:
+    found = analyse(make_run({"base": {"sd": 0.08}} | {name: {"sd": 0.08} for name in "abc"}))
+    forecasts = {"a": Forecast(20, 9, 33), "b": Forecast(5, 2, 8), "c": Forecast(None, None, None)}
+    rows = [
+        replace(row, verdict=replace(row.verdict, kind="undecided", forecast=forecasts[row.treatment]))
+        if row.treatment in forecasts
+        else row
+        for row in found.rows
+    ]
+    text = supporting_text(replace(found, rows=tuple(rows)))
+    assert "5 to 20 more blocks" in text
+    assert "2 of the 3 undecided" in text
 
 
 def test_headline_of_a_single_treatment_states_its_verdict() -> None:

@@ -134,6 +134,13 @@ def test_no_loss_headline_names_the_treatment_nearest_to_the_margin() -> None:
     assert headline(analyse(noisy)) == "Undecided: no treatment is shown to keep its loss within 2\u00a0%."
 
 
+def test_no_loss_headline_on_latency_names_the_treatment_with_the_largest_increase() -> None:
+    run = make_run({"base": {}, "a": {"effect": 0.02}, "b": {"effect": 0.0}}, hypothesis="non-inferiority", margin=0.05)
+    run.study = run.study.model_copy(update={"metric": "latency"})
+    assert kinds(analyse(run)) == {"a": "no-loss", "b": "no-loss"}
+    assert headline(analyse(run)).endswith("(b).")
+
+
 def study_file(folder: Path, text: str) -> Path:
     lines = (STUDIES / "aa.toml").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if not line.startswith("margin")]

@@ -94,6 +94,12 @@ def test_ci_limit_is_missed_only_by_the_interval_adjusted_for_the_family(usual) 
     assert assess_run(gate, replace(analysis, rows=rows), run).outcome == "passed"
 
 
+def test_ci_limit_at_the_very_end_of_the_interval_is_met(usual, judged) -> None:
+    low, high = usual[1].row("fast").verdict.comparison.ci90
+    found = judged(only=["fast"], undecided="fail", min_effect=low, max_effect=high)
+    assert case(found, "fast").outcome == "passed"
+
+
 def test_ci_fails_on_small_loss_if_declared() -> None:
     run = make_run({"base": {}, "less": {"effect": -0.01, "sd": 0.002}, "more": {"effect": 0.01, "sd": 0.002}}, 20)
     analysis = analyse(run)
@@ -238,6 +244,13 @@ def test_ci_fails_on_declared_doubts(usual, doubts: list[str], outcome: str) -> 
     gate = CiPolicy(undecided="fail", only=("even",), doubts=tuple(doubts))
     one = next(c for c in assess_run(gate, usual[1], run).cases if c.kind == "doubt")
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
+
+
+def test_ci_that_accepts_no_doubt_does_not_fail_on_rules_that_were_not_checked(usual) -> None:
+    problems = pd.DataFrame([("foreign_cpu", "unchecked", "no monitor ran")], columns=["name", "level", "message"])
+    gate = CiPolicy(undecided="fail", only=("even",), doubts=("all",))
+    found = assess_run(gate, usual[1], replace(usual[0], problems=problems))
+    assert next(c for c in found.cases if c.kind == "doubt").outcome == "passed"
 
 
 def test_ci_rarely_fails_an_unchanged_system() -> None:

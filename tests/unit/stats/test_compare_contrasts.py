@@ -121,6 +121,26 @@ def test_p_of_arms_that_are_not_best_is_adjusted_for_all_their_comparisons() -> 
     assert set(found.best_arm.tied) == set(arms) - set(behind)
 
 
+def test_ties_beat_the_rest_only_if_each_of_them_does() -> None:
+    """The arm observed best beats `z`, and the one tied with it does not."""
+    values = noisy(10, {"base": 0, "x": 0.06, "y": 0.045, "z": 0.035, "w": 0.03}, sd=0.012, seed=4)
+    found = find_best_arm(values, ["base", "x", "y", "z", "w"], "base")
+    assert found == (None, ("x", "y"), False)
+    clear = find_best_arm(values, ["base", "x", "y"], "base")
+    assert clear == (None, ("x", "y"), True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_adjusted_p_is_never_below_the_plain_one_where_arms_scatter_differently(seed: int) -> None:
+    """These are compared by signed ranks, whose p can exceed that of the family's shared permutations."""
+    values = noisy(12, {"base": 0, "x": 0.01, "y": 0.012}, sd=0.012, seed=seed)
+    own = values["treatment"] == "y"
+    values.loc[own, "value"] *= np.exp(np.random.default_rng(1000 + seed).normal(0, 0.05, own.sum()))
+    best = compare_with_best(values, ["base", "x", "y"], "base")
+    for one in (*compare_contrasts(values, [("x", "base"), ("y", "base")]), *best.comparisons):
+        assert one.p_adjusted >= one.p
+
+
 def test_best_of_only_two_arms_is_compared_with_the_baseline() -> None:
     values = noisy(12, {"base": 0, "x": 0.1})
     found = compare_declared(values, "base", ["x"], "best")

@@ -69,6 +69,14 @@ def test_error_counts_sum_all_trials_of_the_treatment() -> None:
     assert found.by_class == {"errors_timeout": 3, "errors_status": 7}
 
 
+def test_errors_of_a_tool_without_a_total_are_the_sum_of_their_classes() -> None:
+    trials = pd.DataFrame({"trial": ["t1", "t2"], "treatment": ["a", "a"]})
+    rows = [("t1", "requests", 900), ("t1", "errors_status", 7), ("t1", "errors_read", 2), ("t2", "requests", 900)]
+    measurements = pd.DataFrame(rows, columns=["trial", "metric", "value"]).assign(statistic="count", driver="*")
+    found = count_errors(trials, measurements, ["a"])["a"]
+    assert (found.trials, found.errors.sum()) == (1, 9)
+
+
 def test_treatment_without_trials_has_no_error_counts() -> None:
     empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
     found = count_errors(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, ["a"])["a"]

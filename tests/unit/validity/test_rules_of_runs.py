@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadbook.store.trial_record import TrialRecord
+from loadbook.store.trial_record import FileRecord, TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.rules import check_run
 from valid_trial import CLEAN, named
@@ -182,6 +182,15 @@ def test_different_content_of_the_same_size_is_a_doubt() -> None:
     assert (hit.name, hit.level) == ("arms_answer_differently", "doubt")
 
 
+def test_different_content_of_a_page_that_was_fetched_once_is_not_judged() -> None:
+    records, rows = make()
+    own = [record for record in records if record.treatment == "x"]
+    own[0].response_before.sha256 = "b"
+    for record in own[1:]:
+        record.response_before = None
+    assert check_run(STUDY, records, rows) == []
+
+
 def test_content_that_changes_with_every_response_is_not_judged() -> None:
     records, rows = make()
     for k, record in enumerate(records):
@@ -314,3 +323,26 @@ def test_host_state_above_its_level_at_the_start_of_the_block_is_a_doubt() -> No
     assert len(check_run(STUDY, records, rows)) == 2, "two CPUs, two of load on each"
     records[3].reset["web-1"] |= {"conntrack": 60_000.0, "load1": 6.0}
     assert check_run(STUDY, records, rows) == [], "the block began so"
+
+
+def test_load_of_hosts_on_the_same_cpus_is_judged_against_each_cpu_once() -> None:
+    records, rows = make()
+    for record in records:
+        record.reset["web-1"] |= {"load1": 1.0}
+        for monitor in record.monitors:
+            monitor.cpus = [0, 1]
+    records[4].reset["web-1"]["load1"] = 6.0
+    (hit,) = check_run(STUDY, records, rows)
+    assert (hit.name, hit.trial, hit.host) == ("not_at_rest", "t0005", "web-1")
+
+
+def test_equal_outputs_of_failed_trials_are_no_copies() -> None:
+    records, rows = make()
+    same = FileRecord(size=7, sha256="a" * 64)
+    for record in records[3:5]:
+        record.files = {"o": same}
+    (hit,) = named(check_run(STUDY, records, rows), "same_output")
+    assert (hit.level, hit.trial) == ("doubt", "t0005")
+    for record in records[3:5]:
+        record.status = "tool_failed"
+    assert named(check_run(STUDY, records, rows), "same_output") == []

@@ -33,6 +33,17 @@ def test_error_responses_are_judged_by_their_share() -> None:
     assert only(check({("errors_status", "count"): 5}, gates=lenient), "error_responses").level == "note"
 
 
+def test_share_of_errors_that_is_just_allowed_leaves_the_trial_valid() -> None:
+    hit = only(check({("errors_status", "count"): 50}, gates={"max_error_share": 0.0005}), "error_responses")
+    assert hit.level == "doubt"
+
+
+def test_errors_that_the_tool_does_not_count_as_requests_are_no_more_than_all_responses() -> None:
+    found = check({("errors_status", "count"): 150_000}, gates={"max_error_share": 1.0})
+    hit = only(found, "error_responses")
+    assert (hit.level, "150,000 of 150,000 responses" in hit.message) == ("doubt", True)
+
+
 def test_socket_errors_are_judged_by_their_share_of_attempts() -> None:
     hit = only(check({("errors_timeout", "count"): 3, ("errors_read", "count"): 2}), "socket_errors")
     assert hit.level == "invalid"
@@ -112,6 +123,18 @@ def test_bytes_of_unfinished_responses_are_tolerated() -> None:
     assert hit.message.startswith("500,000 bytes came per response; the page has 1,000,000: ")
 
 
+@pytest.mark.parametrize("sizes", [(1_000_000, 500_000), (500_000, 1_000_000)])
+def test_bytes_of_a_page_that_changed_its_size_lie_between_its_sizes(sizes: tuple[int, int]) -> None:
+    pages = [{"status": 200, "bytes": size, "sha256": "a"} for size in sizes]
+    load = {"workload": CLEAN["workload"] | {"expect_bytes": None, "connections": 1}}
+    few = {("requests", "count"): 100, ("ok", "count"): 100}
+    for received, count in ((60_000_000, 0), (90_000_000, 0), (40_000_000, 1), (120_000_000, 1)):
+        hits = check(
+            few | {("bytes_read", "count"): received}, response_before=pages[0], response_after=pages[1], **load
+        )
+        assert len(named(hits, "bytes_per_response")) == count, received
+
+
 def test_bytes_without_count_or_expectation_are_unchecked() -> None:
     assert only(check({("bytes_read", "count"): None}), "bytes_per_response").level == "unchecked"
     unknown = check(workload={"model": "closed"}, response_before=None, response_after=None)
@@ -178,6 +201,15 @@ def test_driver_threads_moving_between_cpus_are_saturated(used: float, threads: 
     )
     assert (hit.level, hit.host) == (level, "driver-1")
     assert "thread" in hit.message
+
+
+def test_full_thread_of_a_load_generator_under_study_is_only_a_doubt() -> None:
+    """A CPU that may be full to the last per cent; sampled CPU time can exceed the time that has passed."""
+    spread = {("driver-1", "cpu_busy", f"cpu{n}"): 0.3 for n in range(4)}
+    monitors = [m | {"cpus": []} for m in CLEAN["monitors"]]
+    full = spread | {("driver-1", "process_cpu", "wrk:100"): 1.02}
+    (hit,) = named(check(traced=full, monitors=monitors, gates={"driver_cpu": 1.0}), "driver_saturated")
+    assert hit.level == "doubt"
 
 
 def test_driver_threads_with_idle_time_are_not_saturated() -> None:
@@ -259,6 +291,11 @@ def test_foreign_cpu_excludes_roles_on_the_same_cpus() -> None:
     assert len(named(apart, "foreign_cpu")) == 2
 
 
+def test_foreign_cpu_of_a_host_without_mask_excludes_other_roles_on_its_machine() -> None:
+    monitors = [CLEAN["monitors"][0] | {"cpus": []}, CLEAN["monitors"][1]]
+    assert not named(check(monitors=monitors), "foreign_cpu")
+
+
 def test_foreign_cpu_needs_monitored_processes() -> None:
     without = {key: None for key in LOAD if key[1] == "process_cpu"}
     assert {hit.level for hit in named(check(traced=without), "foreign_cpu")} == {"unchecked"}
@@ -286,6 +323,17 @@ def test_clock_problems_are_a_doubt() -> None:
     hit = only(check(clocks=step), "clock")
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert only(check(clocks={}), "clock").level == "unchecked"
+
+
+@pytest.mark.parametrize(("offset_after_s", "levels"), [(0.25, []), (0.35, ["doubt"])])
+def test_clock_step_within_the_time_of_a_slow_comparison_is_no_doubt(offset_after_s: float, levels: list[str]) -> None:
+    slow = {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": offset_after_s, "rtt_after_s": 0.2}
+    assert [hit.level for hit in named(check(clocks={"web-1": slow}), "clock")] == levels
+
+
+def test_duration_is_not_absurd_against_a_window_of_less_than_a_second() -> None:
+    assert not named(check({("duration", "value"): 4.0}, window=(1000.0, 1000.2)), "clock")
+    assert named(check({("duration", "value"): 11.0}, window=(1000.0, 1000.2)), "clock")[0].level == "invalid"
 
 
 def test_doubts_of_a_tool_are_reported_once_with_advice() -> None:

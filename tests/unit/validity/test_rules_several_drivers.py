@@ -99,12 +99,17 @@ def test_drivers_sharing_a_cpu_are_judged_together():
     assert [(hit.level, hit.host) for hit in hits] == [("invalid", "driver-1"), ("invalid", "driver-2")]
 
 
-def measured(tool: str, means: list[float], requests: int) -> list[RuleHit]:
+def measured(tool: str, means: list[float | None], requests: int) -> list[RuleHit]:
     """Hits where each driver has its own latency and there is no total of it."""
     own = [
         {"driver": f"driver-{k}", "metric": m, "statistic": s, "value": v, "unit": "1"}
         for k, mean in enumerate(means, 1)
-        for m, s, v in [("requests", "count", requests), ("latency", "mean", mean), ("latency", "p99", 3 * mean)]
+        for m, s, v in [
+            ("requests", "count", requests),
+            ("latency", "mean", mean),
+            ("latency", "p99", mean and 3 * mean),
+        ]
+        if v is not None
     ]
     work = CLEAN["workload"] | {"tool": tool}
     found = record(**changes() | {"tool": tool, "workload": work})
@@ -118,3 +123,8 @@ def test_littles_law_uses_the_sum_of_drivers_and_percentiles_are_judged_per_driv
     assert named(measured("h2load", [0.5 * right, 1.5 * right], 50_000), "little_law") == []
     assert named(measured("h2load", [0.2 * right, 0.3 * right], 50_000), "little_law")[0].level == "doubt"
     assert [h.host for h in named(measured("wrk", [0.1, 0.1], 20), "too_short")] == ["driver-1", "driver-2"]
+
+
+def test_littles_law_is_unchecked_if_the_latency_of_a_driver_is_not_known():
+    (hit,) = named(measured("h2load", [0.25 * 50 / TOTALS["requests_per_s", "value"], None], 50_000), "little_law")
+    assert hit.level == "unchecked"

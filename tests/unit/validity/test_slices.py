@@ -44,6 +44,14 @@ def test_cpu_time_outside_of_slices_is_used_where_it_is_known(outside_s: float, 
     assert [hit.level for hit in named(hits, "unasked_work")] == levels
 
 
+def test_work_of_several_services_is_unchecked_if_the_cpu_time_of_one_is_not_known() -> None:
+    """The CPU time of the others would be taken for that of all."""
+    lacking = MEASURED_SERVICE | {"service": "php", "role": "app", "cpu_s": None}
+    hits = check(interleaved=INTERLEAVED | {"outside_cpu_s": 0.05}, services=[MEASURED_SERVICE, lacking])
+    (hit,) = named(hits, "unasked_work")
+    assert (hit.level, "php" in hit.message) == ("unchecked", True)
+
+
 def test_message_on_work_outside_of_slices_states_time_and_share() -> None:
     hits = check(interleaved=INTERLEAVED | {"outside_cpu_s": 0.05}, services=[MEASURED_SERVICE])
     message = named(hits, "unasked_work")[0].message.replace("\N{NO-BREAK SPACE}", " ")
