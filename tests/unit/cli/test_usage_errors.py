@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -115,6 +116,23 @@ def test_misspelt_command_suggests_the_most_similar_one(typed):
     code, _, err = typed("rn", "x")
     assert code == 2
     assert "next: did you mean run? commands: run, " in err
+
+
+@pytest.mark.parametrize("chain", [["driver=nginx"], ["nginx", "web=haproxy"], ["Web=nginx"], ["my-web=nginx"]])
+def test_new_gives_every_service_a_role_of_its_own_that_is_not_the_driver(typed, chain):
+    code, _, err = typed("new", "mine", *(word for service in chain for word in ("--service", service)))
+    assert code == 2
+    assert "no role for it" in err
+
+
+def test_full_disk_of_the_controller_is_an_error_with_a_next_step(typed, monkeypatch):
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "data/raw/x")
+
+    monkeypatch.setattr("loadbook.cli.cli", full)
+    code, _, err = typed("studies")
+    assert code == 4
+    assert "next: " in err
 
 
 def test_shell_completes_commands_and_studies(typed, monkeypatch):

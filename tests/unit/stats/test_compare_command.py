@@ -43,6 +43,15 @@ def test_compare_states_how_many_blocks_an_undecided_comparison_needs(tmp_path: 
     assert f"({only['more_blocks'][0]}..{only['more_blocks'][1]})" in only["sentence"]
 
 
+def test_compare_gives_the_range_around_the_expected_number_of_blocks(tmp_path: Path) -> None:
+    path = write(tmp_path / "w.csv", noisy(10, {"base": 0, "x": 0.012}, sd=0.02, seed=4))
+    (only,) = json.loads(loadbook("compare", path, "--baseline", "base", "--margin", 0.02, "--json").stdout)[
+        "comparisons"
+    ]
+    about = re.search(r"about (\d+) more blocks", only["sentence"])
+    assert about and only["more_blocks"][0] < int(about[1]) < only["more_blocks"][1]
+
+
 def test_compare_without_a_margin_never_says_equivalent(csv: Path) -> None:
     found = json.loads(loadbook("compare", csv, "--baseline", "base", "--json").stdout)
     assert found["margin"] is None
@@ -86,6 +95,33 @@ def test_compare_excludes_blocks_with_zero_or_missing_values(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("words", [("1", "0"), ("yes", "No"), ("TRUE", "false")])
+def test_compare_leaves_out_trials_that_the_file_calls_not_valid(tmp_path: Path, words: tuple[str, str]) -> None:
+    values = noisy(10, {"base": 0, "x": 0.06}, sd=0.005)
+    values["valid"] = [words[k in (0, 15)] for k in range(len(values))]
+    done = loadbook("compare", write(tmp_path / "v.csv", values), "--baseline", "base", "--json")
+    assert json.loads(done.stdout)["comparisons"][0]["blocks"] == 8
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "n/a", "NaN", "-"])
+def test_compare_reads_what_tools_write_for_a_missing_value(tmp_path: Path, missing: str) -> None:
+    values = noisy(10, {"base": 0, "x": 0.06}, sd=0.005).astype({"value": object})
+    values.loc[3, "value"] = missing
+    done = loadbook("compare", write(tmp_path / "m.csv", values), "--baseline", "base", "--json")
+    assert json.loads(done.stdout)["comparisons"][0]["blocks"] == 9
+
+
+def test_compare_refuses_only_comparisons_with_the_best_for_a_question_about_losses(csv: Path) -> None:
+    asked = ("compare", csv, "--baseline", "base", "--margin", 0.02, "--no-loss", "--contrasts")
+    assert [loadbook(*asked, contrasts).returncode for contrasts in ("baseline", "adjacent", "best")] == [0, 0, 2]
+
+
+def test_compare_lists_the_treatments_of_which_each_may_be_best(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", noisy(12, {"base": 0, "x": 0.06, "y": 0.0601, "z": -0.05}, sd=0.012, seed=3))
+    found = json.loads(loadbook("compare", path, "--baseline", "base", "--contrasts", "best", "--json").stdout)
+    assert (found["best"], sorted(found["tied_with_best"])) == (None, ["x", "y"])
+
+
 def test_compare_prints_extreme_ratios_in_few_digits(tmp_path: Path) -> None:
     values = noisy(10, {"base": 0, "x": 500}, sd=0.5)
     (only,) = json.loads(loadbook("compare", write(tmp_path / "h.csv", values), "--baseline", "base", "--json").stdout)[
@@ -112,6 +148,11 @@ BAD = {
     "underscore": (HEADER + "a,1,5_000\nb,1,6\n", 4, "'5_000', which is not a number"),
     "unit": (HEADER + "a,1,5k\nb,1,6\n", 4, "'5k', which is not a number"),
     "twice": (HEADER + "a,1,5\nb,1,6\nb,1,7\n", 4, ":4: a second row of 'b' in block '1'"),
+    "twice, once not valid": (
+        "treatment,block,ok_per_s,valid\na,1,5,1\nb,1,6,1\nb,1,7,0\n",
+        4,
+        ":4: a second row of 'b' in block '1'",
+    ),
     "ragged": (HEADER + "a,1\n", 4, ":2: 2 cells where the header has 3"),
     "no baseline": (HEADER + "b,1,5\nc,1,6\n", 2, "no treatment 'a' in column 'treatment'"),
     "alone": (HEADER + "a,1,5\na,2,6\n", 4, "nothing to compare it with"),
