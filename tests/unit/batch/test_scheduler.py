@@ -126,6 +126,10 @@ def test_scheduler_keeps_order_per_machine():
     assert next_startable([waits, work("c", "m3")], [work("a", "m1")], 4).study == "c"
 
 
+def test_scheduler_keeps_order_per_study():
+    assert next_startable([work("b", "m1"), work("b", "m2")], [work("a", "m1")], 4) is None
+
+
 def test_scheduler_runs_replays_beside_other_jobs():
     assert next_startable([work("b")], [work("a", "m1")], 4) is not None
     assert next_startable([work("a")], [work("a", "m1")], 4) is None

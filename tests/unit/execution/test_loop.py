@@ -17,6 +17,7 @@ from loadbook.core.errors import DataError, LoadbookError
 from loadbook.execution import loop
 from loadbook.execution.attempt import initial_record
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.host_state import REMOTE_DISK_FULL
 from loadbook.execution.progress import Progress, ignore_event
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.inventory import HostsFile
@@ -46,7 +47,10 @@ def make_testbed(plan):
 
 
 class Scripted:
-    """An attempt whose end is written down beforehand: "interrupt", or a status, "~" before it for a transient one."""
+    """An attempt whose end is written down beforehand: "interrupt", or a status, "~" before it for a transient one.
+
+    A reason may follow the status, after a colon.
+    """
 
     script: ClassVar[list[str]] = []
 
@@ -61,7 +65,8 @@ class Scripted:
             self.record.status = "cancelled"
             raise KeyboardInterrupt
         self.retry = word.startswith("~")
-        self.record.status, self.record.reason = word.lstrip("~"), "scripted"  # type: ignore[assignment]
+        status, _, reason = word.lstrip("~").partition(":")
+        self.record.status, self.record.reason = status, reason or "scripted"  # type: ignore[assignment]
         driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
         self.record.drivers = [driver] if self.record.status in PUBLISHED_STATUSES else []
         return self.record
@@ -128,6 +133,20 @@ def test_run_stops_after_three_lost_trials_and_repeats_them_when_resumed(plan, t
     paths = run_scripted(plan, tmp_path, [], monkeypatch)
     ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()] == [(1, "ok"), *[(4, "ok")] * 3, *[(1, "ok")] * 4]
+
+
+def test_run_goes_on_if_a_trial_comes_to_its_end_between_lost_ones(plan, tmp_path, monkeypatch):
+    ends = ["lost", "lost", "ok", "lost", "lost", "tool_failed", "timeout", "lost"]
+    paths = run_scripted(plan, tmp_path, ends, monkeypatch)
+    assert [state.status for state in trial_states(read_ledger(paths.ledger)).values()] == ends
+
+
+def test_run_stops_after_three_trials_that_found_the_disk_of_a_host_full(plan, tmp_path, monkeypatch):
+    full = f"tool_failed:{REMOTE_DISK_FULL}: 1 MB free"
+    with pytest.raises(LoadbookError, match=f"the last because {REMOTE_DISK_FULL}"):
+        run_scripted(plan, tmp_path, ["ok", *[full] * 3], monkeypatch)
+    ended = trial_states(read_ledger(RunPaths(tmp_path, tmp_path).ledger))
+    assert [state.final for state in ended.values()] == [True, False, False, False]
 
 
 def test_resume_with_a_missing_trial_record_names_the_next_step(plan, tmp_path):

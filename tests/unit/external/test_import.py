@@ -22,6 +22,7 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.stats.analyse import analyse
 from loadbook.store import trial_record
 from loadbook.store.ledger import is_run_complete, read_ledger, trial_states
+from loadbook.store.run_record import read_run_record
 from loadbook.store.tables import load_run
 from loadbook.store.verify import verify_run
 from loadbook.study.reader import read_study
@@ -173,6 +174,21 @@ def test_import_reads_stderr_exit_code_and_command_files(layout, tmp_path):
     assert "t0002" not in set(data.measurements["trial"])
 
 
+def test_import_cells_count_more_than_the_files_in_the_folder_of_an_output(layout, tmp_path):
+    there = tmp_path / "runs"
+    for name in ("one", "two"):
+        shutil.copytree(BY_HAND, there / name, ignore=lambda _, names: names)
+        shutil.copy(BY_HAND / "plain-1.txt", there / name / "stdout")
+        (there / name / "rc").write_text("1\n")
+        (there / name / "cmd").write_text("wrk -t1 http://192.0.2.1/file\n")
+    said = {"block": 1, "exit_code": "0", "command": "wrk -t1 http://192.0.2.1/cell"}
+    files = [{"file": "one", "treatment": "plain"} | said, {"file": "two", "treatment": "other", "block": 1}]
+    made = read_import(there, write(there, files), ImportOptions("", baseline="plain"))
+    sources = {planned.treatment: report.source for planned, report in made.pairs}
+    assert (sources["plain"].rc, sources["plain"].command) == (0, "wrk -t1 http://192.0.2.1/cell")
+    assert (sources["other"].rc, sources["other"].command) == (1, "wrk -t1 http://192.0.2.1/file")
+
+
 def test_import_records_an_unparsable_output_as_a_problem(layout, tmp_path):
     there = folder(tmp_path)
     (there / "plain-2.txt").write_bytes((BY_HAND / "plain-2.txt").read_bytes()[:300])
@@ -202,6 +218,21 @@ def test_import_with_a_column_offered_per_s_is_an_open_load(layout, tmp_path):
     ])  # fmt: skip
     data = imported(layout, there, metric="requests_per_s")
     assert set(data.trials["load_model"]) == {"open"} and data.trials["offered_per_s"].gt(0).all()
+
+
+def test_import_takes_the_median_of_the_rates_that_the_user_gives(layout, tmp_path):
+    there = tmp_path / "rates"
+    there.mkdir()
+    (stem,) = (p.stem for p in (BY_HAND.parent / "httperf").glob("*--r8000_n40000.json"))
+    name = capture(there, "httperf", stem, whole=False)
+    said = []
+    for number, rate in enumerate((100, 500, 300), 1):
+        for arm in ("plain", "other"):
+            shutil.copy(there / name, there / f"{arm}-{number}.txt")
+            said.append({"file": f"{arm}-{number}.txt", "treatment": arm, "block": number, "offered_per_s": rate})
+    made = read_import(there, write(there, said), ImportOptions("", baseline="plain", metric="requests_per_s"))
+    assert {made.plan.study.workload_of(arm).rate_per_s for arm in ("plain", "other")} == {300}
+    assert {report.offered_per_s for _, report in made.pairs} == {100, 300, 500}
 
 
 def test_import_of_wrk2_output_needs_the_offered_rate(layout, tmp_path):
@@ -290,6 +321,21 @@ def test_import_on_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fai
         write_import(layout, made)
     assert layout.runs("by-hand") == []
     assert [p.name for p in layout.study_raw("by-hand").iterdir()] == [".lock"]
+
+
+def test_import_run_ends_with_the_output_that_ended_last(layout, tmp_path):
+    there = folder(tmp_path)
+    said = [row | {"started": 1_700_000_000 + 10 * n, "duration": 5} for n, row in enumerate(rows(there))]
+    said[0]["duration"] = 5000
+    ends, timed = [], []
+    for _ in range(2):
+        made = read_import(there, write(there, said), ImportOptions("", baseline="plain"))
+        record = read_run_record(layout.run(made.name, write_import(layout, made)))
+        assert record.imported is not None
+        ends.append(record.ended)
+        timed.append(record.imported["timed"])
+        said[1]["started"] = ""
+    assert (ends, timed) == ([1_700_005_000, None], [True, False])
 
 
 def test_import_removes_leftovers_of_an_interrupted_import(layout, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -45,6 +47,18 @@ def read(name: str) -> Traces:
     kind = host_metrics.detect_format(FILES[name])
     assert kind is not None
     return host_metrics.read_traces(kind, {name: FILES[name]})
+
+
+def read_sadf(*samples: dict[str, Any]) -> Traces:
+    """Samples of one second each as ``sadf -j`` prints them."""
+    stamps = [{"date": "2026-11-22", "time": f"06:11:0{n}", "utc": 1, "interval": 1} for n in range(len(samples))]
+    entries = [{"timestamp": stamp} | sample for stamp, sample in zip(stamps, samples, strict=True)]
+    return host_metrics.read_traces("sadf-json", {"x": json.dumps({"statistics": entries}).encode()})
+
+
+def read_polls(kind: str, interval_s: float, *answers: tuple[float, float, str]) -> Traces:
+    polls = "".join(polled.format_poll(*answer) for answer in answers)
+    return host_metrics.read_traces(kind, {"x": (polled.header_line(kind, interval_s) + polls).encode()})
 
 
 def test_monitor_file_format_is_detected_from_its_content():
@@ -89,6 +103,37 @@ def test_sadf_csv_without_memory_total_is_reported():
     assert values(busy, "cpu_system")[0] == pytest.approx(0.74) and values(busy, "cpu_busy")[0] == pytest.approx(0.88)
 
 
+def test_every_part_of_cpu_time_in_sadf_belongs_to_user_or_system():
+    user = {"usr": 10, "nice": 2, "guest": 3, "gnice": 5}
+    system, rest = {"sys": 7, "irq": 11, "soft": 13}, {"iowait": 9, "steal": 0, "idle": 40}
+    traces = read_sadf(*[{"cpu-load": [{"cpu": "all"} | user | system | rest]}] * 2)
+    check(traces)
+    shares = {metric: values(traces, metric)[0] for metric in SHARES}
+    assert shares == pytest.approx(
+        {"cpu_busy": 0.51, "cpu_user": 0.20, "cpu_system": 0.31, "cpu_iowait": 0.09, "cpu_steal": 0.0}
+    )
+
+
+def test_interface_of_sadf_that_only_receives_is_read():
+    flow = {"iface": "eth1", "rxkB": 2.0, "txkB": 0.0}
+    traces = read_sadf(*[{"network": {"net-dev": [flow]}}] * 2)
+    check(traces)
+    assert values(traces, "net_rx", "eth1") == [2048.0] * 2 and values(traces, "net_tx", "eth1") == [0.0] * 2
+
+
+@pytest.mark.parametrize(
+    "used",
+    [{"memused": 1000, "memused-percent": 33.33}, {"memused": 700, "memused-percent": 23.33}],
+    ids=["with buffers and caches, before 11.7.3", "without"],
+)
+def test_memory_of_sadf_is_read_as_its_version_counts_used_memory(used: dict[str, float]):
+    memory = {"memfree": 2000, "avail": 2100, "buffers": 50, "cached": 200, "slab": 50} | used
+    traces = read_sadf(*[{"memory": memory}] * 2)
+    check(traces)
+    assert not traces.problems
+    assert values(traces, "memory_total") == [3000 * 1024] * 2 and values(traces, "memory_used") == [900 * 1024] * 2
+
+
 @pytest.mark.parametrize("name", ["sadf-12.6.1--local.csv"])
 def test_sadf_local_times_are_refused(name):
     traces = read(name)
@@ -129,6 +174,46 @@ def test_variants_of_the_prometheus_text_format_are_read():
     check(traces)
     assert values(traces, "cpu_busy", "cpu0") == [0.2]
     assert {p.name for p in traces.problems} == {"counter_went_back", "unreadable_line"}
+
+
+def test_cpu_without_idle_time_is_no_part_of_a_node_exporter_sample():
+    lines = []
+    for t, user in ((1000.5, 5.0), (1001.5, 5.25)):
+        lines += [f'node_cpu{{cpu="0",mode="user"}} {user} {t}', f'node_cpu{{cpu="0",mode="idle"}} {t - user} {t}']
+        lines += [f'node_cpu{{cpu="1",mode="user"}} {t} {t}']
+    traces = host_metrics.read_traces("node-exporter", {"x": "\n".join(lines).encode()})
+    check(traces)
+    assert values(traces, "cpu_busy", "cpu0") == values(traces, "cpu_busy") == [pytest.approx(0.25)]
+    assert values(traces, "cpu_busy", "cpu1") == []
+    assert {p.name for p in traces.problems} == {"torn_sample"}
+
+
+def test_polled_answer_has_the_time_halfway_between_request_and_answer():
+    loads = [(1000.0, 1000.4, "node_load1 1"), (1001.0, 1001.2, "node_load1 2")]
+    traces = read_polls("node-exporter", 1, *loads)
+    check(traces)
+    assert traces.times == pytest.approx([1000.2, 1001.1]) and values(traces, "load1") == [1.0, 2.0]
+
+
+def test_polled_answer_that_comes_twice_is_read_once():
+    answer = (1000.0, 1000.4, "node_load1 1")
+    traces = read_polls("node-exporter", 1, answer, answer, (1001.0, 1001.4, "node_load1 2"))
+    check(traces)
+    assert values(traces, "load1") == [1.0, 2.0]
+    assert [p.name for p in traces.problems] == ["unreadable_sample"]
+
+
+MUNIN_CPU = "> fetch cpu\nuser.value {user:.0f}\nidle.value {idle:.0f}\n."
+NODE_CPU = 'node_cpu{{cpu="0",mode="user"}} {user}\nnode_cpu{{cpu="0",mode="idle"}} {idle}'
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("munin", MUNIN_CPU), ("node-exporter", NODE_CPU)])
+def test_monitor_that_answers_less_often_than_it_is_asked_has_no_gaps(kind: str, answer: str):
+    polls = [(t, t, answer.format(user=t / 4, idle=t * 3 / 4)) for t in (1000.0, 1020.0, 1040.0)]
+    traces = read_polls(kind, 1, *polls)
+    check(traces)
+    assert traces.interval_s == 20 and not traces.problems
+    assert values(traces, "cpu_busy") == pytest.approx([0.25, 0.25])
 
 
 def test_monitor_file_gap_is_not_interpolated():

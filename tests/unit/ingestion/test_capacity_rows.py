@@ -79,6 +79,14 @@ def test_generator_with_too_few_connections_is_told_from_a_server_that_keeps_the
     assert not is_driver_late(failing, OBJECTIVE)
 
 
+def test_error_responses_are_counted_once_among_the_requests_that_a_generator_started() -> None:
+    lenient = OBJECTIVE.model_copy(update={"errors": 0.2})
+    failing = rows({30: 200}, errors=18, status_errors=18, actual_ms={10: 200}, rate=220, max_connections=2)
+    outcome = probe_outcome(failing, lenient)
+    assert outcome is not None and outcome.missed == "rate"
+    assert is_driver_late(failing, lenient)
+
+
 def test_load_that_tells_no_times_or_errors_has_no_outcome() -> None:
     silent = rows({5: 100})
     silent.times_us = {}

@@ -10,12 +10,15 @@ import pytest
 
 from added_metrics import added, project_to_add_to
 from loadbook.core.errors import DataError, UsageError
+from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
+from loadbook.store.ledger import AddedTraceFiles
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
 from loadbook.store.verify import verify_run
 from recorded_run import STUDY, run_of
+from valid_trial import record
 
 FIXTURES = Path("tests/fixtures/traces").absolute()
 
@@ -89,6 +92,23 @@ def test_added_metrics_times_are_corrected_by_the_clock_offset(layout, tmp_path)
     traces = tables(layout).traces
     assert "sadf" in set(traces["source"])
     assert traces["t_s"].abs().max() < 60
+
+
+def test_clock_offset_that_is_given_counts_more_than_the_one_measured_in_a_trial(tmp_path):
+    head = "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle"
+    lines = [f"vm;1;{1_700_000_000 + n};1;{n}.00;0.00;0.00;0.00;0.00;{100 - n}.00" for n in range(20)]
+    file = tmp_path / "1-sa.csv"
+    file.write_text("\n".join([head, *lines, ""]))
+    read = ((file.name, trial_record.sha256_file(file)),)
+    clock = trial_record.ClockRecord(offset_before_s=5.0, rtt_before_s=0.001)
+    times = {"started": 1_700_000_000.5, "duration_s": 4.0, "window": (1_700_000_001.0, 1_700_000_004.0)}
+    known, unknown = record(clocks={"web": clock}, **times), record(clocks={}, **times)
+    for offset_s, first in ((None, 6), (0.0, 1), (7.0, 8)):
+        files = AddedFiles(tmp_path, (AddedTraceFiles("web", "web", "sadf-csv", offset_s, read),))
+        user = {row["t_s"]: row["value"] for row in files.host_metric_rows(known) if row["metric"] == "cpu_user"}
+        assert user == pytest.approx({float(n): (first + n) / 100 for n in range(4)})
+        names = [{problem["name"] for problem in files.problems(group)} for group in ([known, unknown], [unknown])]
+        assert ["clock_not_known" in group for group in names] == [False, offset_s is None]
 
 
 def test_added_metrics_of_an_unknown_machine_need_a_role(layout, tmp_path):

@@ -308,3 +308,20 @@ def test_jtl_of_a_header_without_rows_has_no_requests() -> None:
     summary = read(lines()[0])
     assert jtl.told(summary) == slow.figures([])
     assert summary.per_second_counts() == []
+
+
+def test_jtl_connection_that_timed_out_is_a_timeout() -> None:
+    head = b"timeStamp,elapsed,label,responseCode,responseMessage,success\n"
+    failed = b"Non HTTP response code: java.net.ConnectException,Non HTTP response message: "
+    rows = [b"1700000000000,9,a," + failed + said for said in (b"Connection timed out,false", b"refused,false")]
+    assert summarise(head + b"\n".join([*rows, b""]), "jmeter").total().outcomes == {
+        "errors_timeout": 1,
+        "errors_connect": 1,
+    }
+
+
+@pytest.mark.parametrize(("elapsed_ms", "attempts"), [(10, 1), (11, 1), (13, 2)])
+def test_jtl_sub_result_ends_with_its_parent_but_for_rounding(elapsed_ms: int, attempts: int) -> None:
+    head = "timeStamp,elapsed,label,responseCode,success,threadName\n"
+    rows = f"1700000000000,10,a,200,true,t 1\n1700000000000,{elapsed_ms},a-0,200,true,t 1\n"
+    assert summarise((head + rows).encode(), "jmeter").total().attempts == attempts

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -116,6 +117,37 @@ def test_summaries_of_files_and_drivers_add_up_exactly() -> None:
     torn = summarise(head + rows[0] + b"17", "jmeter")
     torn.merge(torn)
     assert torn.damage_counts == {"torn": 2}
+
+
+def test_merged_summaries_have_every_request_that_was_not_started_and_every_damage() -> None:
+    summary, other = Summary(not_started=2), Summary(not_started=3)
+    for number, damaged in ((5, summary), (30, other)):
+        damaged.add_damage(stream.Damage("torn", line, "x") for line in range(number))
+    summary.merge(other)
+    assert (summary.not_started, summary.damage_counts, len(summary.damage)) == (5, {"torn": 35}, 20)
+
+
+def test_times_to_connect_are_those_of_answered_requests_on_new_connections() -> None:
+    head = b"timeStamp,elapsed,label,responseCode,success,Latency,Connect\n"
+    rows = [b"1700000000000,10,a,200,true,9,4", b"1700000000001,10,b,200,true,9,0", b"1700000000002,10,a,404,false,9,6"]
+    rows += [b"1700000000003,10,a,Non HTTP response code: java.net.SocketException,false,0,3"]
+    summary = summarise(head + b"\n".join([*rows, b""]), "jmeter")
+    assert summary.total().connect.times_us() == {4000: 1, 6000: 1}
+    summary.merge(summarise(head + rows[0] + b"\n", "jmeter"))
+    assert summary.total().connect.times_us() == {4000: 2, 6000: 1}
+
+
+def test_schedule_of_a_log_begins_with_the_request_that_was_least_late_in_any_block() -> None:
+    summary = Summary()
+    for lateness_us in ([700, 900], [500, 800], [600]):
+        size = len(lateness_us)
+        summary.add(stream.RequestBatch(
+            [""], np.zeros(size, np.int32), np.full(size, 1000), np.zeros(size, np.uint8), np.ones(size, bool),
+            np.full(size, 200, np.int16), np.full(size, stream.LogRowKind.REQUEST, np.uint8), 1,
+            start_us=np.full(size, 10**15), lateness_us=np.array(lateness_us),
+        ))  # fmt: skip
+    summary.settle_schedule()
+    assert summary.intended.times_us() == {1000: 1, 1100: 1, 1200: 1, 1300: 1, 1400: 1}
 
 
 def test_labels_beyond_the_first_10000_are_counted_as_one() -> None:

@@ -68,6 +68,12 @@ def test_lines_removed_from_the_end_of_the_ledger_are_a_doubt(tmp_path: Path, lo
     assert missing_ledger_lines(paths)
 
 
+def test_unpublished_folder_of_a_trial_is_no_sign_of_a_lost_line_in_the_ledger(tmp_path: Path) -> None:
+    paths = paths_of(copy_recorded_run(tmp_path))
+    (paths.trials / ".t0033.part").mkdir()
+    assert missing_ledger_lines(paths) == ""
+
+
 def test_page_is_made_even_if_the_record_of_a_trial_is_missing(layout: Layout) -> None:
     from loadbook.analyses.effects.page import EffectsPage
 

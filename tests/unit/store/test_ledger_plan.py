@@ -49,6 +49,15 @@ def test_plan_without_ledger_events_is_unchanged():
     assert all_planned_trials(PLAN, []) == PLAN["trials"]
 
 
+def test_run_made_plain_has_no_trials_of_the_blocks_for_latencies_in_addition():
+    interleaved = {"blocks": 4, "latency_blocks": 2, "trials": trials(1, 6), "study_spec": {"execution": "interleaved"}}
+    entries = [{"event": "made-plain", "reason": "slices too long"}]
+    plan = current_plan(interleaved, entries)  # type: ignore[arg-type]
+    assert plan["trials"] == all_planned_trials(interleaved, entries) == trials(1, 4)  # type: ignore[arg-type]
+    assert (plan["blocks"], plan["latency_blocks"], plan["plain_because"]) == (4, 0, "slices too long")
+    assert plan["study_spec"]["execution"] == "plain"
+
+
 def test_ended_run_is_complete_until_blocks_are_added(tmp_path):
     paths, seen = RunPaths(tmp_path, tmp_path), []
     with Ledger(paths.ledger) as ledger:

@@ -9,8 +9,8 @@ import pytest
 from command_line import exit_code
 from loadbook.execution.session import run_study
 from loadbook.store import trial_record
-from loadbook.store.ledger import read_ledger
-from loadbook.store.verify import verify_run
+from loadbook.store.ledger import Ledger, read_ledger, store_added_files
+from loadbook.store.verify import run_file_checksums, verify_run
 from recorded_run import STUDY, copy_recorded_run, run_of
 
 
@@ -94,6 +94,16 @@ def test_every_file_of_a_new_run_has_a_checksum(layout, raw, monkeypatch, capsys
     }
     assert exit_code(monkeypatch, "verify", STUDY, "--run", paths.raw.name) == 4
     assert exit_code(monkeypatch, "verify", STUDY, "--run", raw.name) == 0
+
+
+def test_files_of_a_run_are_compared_with_their_checksums_after_traces_were_added_to_it(layout, raw):
+    paths = layout.run(STUDY, raw.name)
+    with Ledger(paths.ledger) as ledger:
+        ledger.append("run-ended", files=run_file_checksums(paths))
+    store_added_files(paths, "web", "web", "munin", None, {"munin.txt": b"added"}, {})
+    assert verify_run(paths).findings == []
+    paths.plan_json.write_bytes(paths.plan_json.read_bytes() + b"\n")
+    assert [(f.kind, f.path) for f in verify_run(paths).findings] == [("changed", paths.plan_json)]
 
 
 def test_verify_of_a_missing_run_is_an_error(layout, monkeypatch, capsys):

@@ -125,6 +125,28 @@ def test_reason_against_interleaving_is_named(study: Study, reason: str) -> None
         make_plan(study.model_copy(update={"execution": "interleaved"}))
 
 
+@pytest.mark.parametrize("name", ["baseline", "again"])
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        ({"model": "open", "rate_per_s": 100.0}, "the load is open"),
+        ({"requests": 1000}, "ends after a number of requests"),
+        ({"think_time_s": 0.1}, "has a think time"),
+        ({"warmup_s": 9.0}, "treatments differ in duration_s or warmup_s"),
+        ({"duration_s": 9.0}, "treatments differ in duration_s or warmup_s"),
+        ({"tool": "h2load", "extra": ("-N", "5")}, "h2load's option -N acts by the wall clock"),
+    ],
+)
+def test_load_of_a_single_treatment_is_a_reason_against_interleaving(
+    name: str, own: dict[str, object], reason: str
+) -> None:
+    study = changed("aa")
+    loads = {treatment: spec.model_copy(update={"same_as": None}) for treatment, spec in study.treatments.items()}
+    loads[name] = loads[name].model_copy(update={"workload": own})
+    (given_reason,) = plain_reasons(study.model_copy(update={"treatments": loads}), study.treatments_in())
+    assert reason in given_reason
+
+
 def test_study_with_a_factor_that_changes_the_whole_host_is_not_interleaved() -> None:
     reasons = [plain_reasons(study, study.treatments_in()) for study in map(read_study, STUDIES.glob("*.toml"))]
     texts = {reason for group in reasons for reason in group}

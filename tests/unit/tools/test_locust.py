@@ -124,6 +124,19 @@ def test_several_names_count_together() -> None:
     assert values(LOCUST.parse(both))["requests", "count"] == 2 * values(LOCUST.parse(output))["requests", "count"]
 
 
+def test_load_of_several_names_lasts_from_the_first_start_to_the_last_end() -> None:
+    output = case("clean_json")
+    (entry,) = json.loads(output.stdout)
+    start, end = entry["start_time"], entry["last_request_timestamp"]
+    early = entry | {"name": "/b", "start_time": start - 2, "last_request_timestamp": end - 1}
+    unused = entry | {"name": "/c", "start_time": start - 1, "response_times": {}, "min_response_time": None}
+    unused |= dict.fromkeys(("num_requests", "num_none_requests", "num_failures", "max_response_time"), 0)
+    parsed = LOCUST.parse(replace(output, stdout=json.dumps([entry, early, unused], indent=4).encode()))
+    assert parsed.span == (start - 2, end)
+    assert values(parsed)["duration", "value"] == pytest.approx(end - start + 2)
+    assert values(parsed)["latency", "min"] == pytest.approx(entry["min_response_time"] / 1000)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -149,6 +162,7 @@ def test_cut_report_and_several_reports_are_refused() -> None:
         LOCUST.parse(replace(output, stdout=output.stdout * 2))
 
 
-def test_load_that_was_stopped_is_doubtful() -> None:
-    parsed = LOCUST.parse(replace(case("clean_json"), argv=("locust", "-t", "10s")))
+@pytest.mark.parametrize("option", ["-t", "--run-time"])
+def test_load_that_was_stopped_is_doubtful(option: str) -> None:
+    parsed = LOCUST.parse(replace(case("clean_json"), argv=("locust", option, "10s")))
     assert [name for name, _ in parsed.doubts] == ["stopped_early"]

@@ -126,6 +126,11 @@ def test_cut_report_and_several_reports_are_refused() -> None:
         OHA.parse(replace(output, stdout=output.stdout + b"\n" + output.stdout))
 
 
+def test_requests_under_way_at_the_end_are_among_those_that_were_started() -> None:
+    """404 of 415 requests are 97 %, the 400 that ended are not."""
+    assert not OHA.parse(replace(case("rate_json"), argv=("-z", "2s", "-q", "207.5"))).doubts
+
+
 def test_load_that_was_stopped_or_fell_behind_its_rate_is_doubtful() -> None:
     output = case("rate_json")
     for argv, name, words in (
