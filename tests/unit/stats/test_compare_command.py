@@ -43,15 +43,6 @@ def test_compare_states_how_many_blocks_an_undecided_comparison_needs(tmp_path: 
     assert f"({only['more_blocks'][0]}..{only['more_blocks'][1]})" in only["sentence"]
 
 
-def test_compare_gives_the_range_around_the_expected_number_of_blocks(tmp_path: Path) -> None:
-    path = write(tmp_path / "w.csv", noisy(10, {"base": 0, "x": 0.012}, sd=0.02, seed=4))
-    (only,) = json.loads(loadbook("compare", path, "--baseline", "base", "--margin", 0.02, "--json").stdout)[
-        "comparisons"
-    ]
-    about = re.search(r"about (\d+) more blocks", only["sentence"])
-    assert about and only["more_blocks"][0] < int(about[1]) < only["more_blocks"][1]
-
-
 def test_compare_without_a_margin_never_says_equivalent(csv: Path) -> None:
     found = json.loads(loadbook("compare", csv, "--baseline", "base", "--json").stdout)
     assert found["margin"] is None
@@ -109,17 +100,6 @@ def test_compare_reads_what_tools_write_for_a_missing_value(tmp_path: Path, miss
     values.loc[3, "value"] = missing
     done = loadbook("compare", write(tmp_path / "m.csv", values), "--baseline", "base", "--json")
     assert json.loads(done.stdout)["comparisons"][0]["blocks"] == 9
-
-
-def test_compare_refuses_only_comparisons_with_the_best_for_a_question_about_losses(csv: Path) -> None:
-    asked = ("compare", csv, "--baseline", "base", "--margin", 0.02, "--no-loss", "--contrasts")
-    assert [loadbook(*asked, contrasts).returncode for contrasts in ("baseline", "adjacent", "best")] == [0, 0, 2]
-
-
-def test_compare_lists_the_treatments_of_which_each_may_be_best(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", noisy(12, {"base": 0, "x": 0.06, "y": 0.0601, "z": -0.05}, sd=0.012, seed=3))
-    found = json.loads(loadbook("compare", path, "--baseline", "base", "--contrasts", "best", "--json").stdout)
-    assert (found["best"], sorted(found["tied_with_best"])) == (None, ["x", "y"])
 
 
 def test_compare_prints_extreme_ratios_in_few_digits(tmp_path: Path) -> None:
