@@ -112,38 +112,33 @@ def _guard_time() -> None:
 def _guard_waits() -> None:
     """Events, queues and futures wait by conditions, event loops and timers by selectors."""
 
-    def refusing_if_in_vain(wait: Callable[..., Any], came: Callable[..., object]) -> Callable[..., Any]:
-        def wait_at_most(*arguments: Any, timeout: float | None = None) -> Any:
-            *before, last = (*arguments, timeout) if timeout is not None or len(arguments) < 2 else arguments
-            result = wait(*before, last)
-            if last is not None and last > LONGEST_PAUSE_S and not came(*before, result):
-                refuse(f"waits in vain for {last:g} s")
+    def refusing_if_in_vain(wait: Callable[..., Any], place: int, came: Callable[..., object]) -> Callable[..., Any]:
+        """`place` is the timeout's among the arguments; `came` is called with those before it and the result."""
+
+        def wait_at_most(*arguments: Any, **named: Any) -> Any:
+            result = wait(*arguments, **named)
+            timeout = arguments[place] if len(arguments) > place else named.get("timeout")
+            if timeout is not None and timeout > LONGEST_PAUSE_S and not came(*arguments[:place], result):
+                refuse(f"waits in vain for {timeout:g} s")
             return result
 
         return wait_at_most
 
-    waits: tuple[tuple[Any, str, Callable[..., object]], ...] = (
-        (threading.Condition, "wait", lambda condition, held: held),
-        (threading.Thread, "join", lambda thread, none: not thread.is_alive()),
-        *((kind, "select", lambda selector, ready: ready) for kind in SELECTORS),
+    waits: tuple[tuple[Any, str, int, Callable[..., object]], ...] = (
+        (threading.Condition, "wait", 1, lambda condition, held: held),
+        (threading.Thread, "join", 1, lambda thread, none: not thread.is_alive()),
+        *((kind, "select", 1, lambda selector, ready: ready) for kind in SELECTORS),
+        (select, "select", 3, lambda reading, writing, failing, ready: any(ready)),
     )
-    for kind, name, came in waits:
-        PATCH.setattr(kind, name, refusing_if_in_vain(getattr(kind, name), came))
-    real_select = select.select
+    for owner, name, place, came in waits:
+        PATCH.setattr(owner, name, refusing_if_in_vain(getattr(owner, name), place, came))
     real_sleep = asyncio.sleep
-
-    def select_at_most(reading: Any, writing: Any, failing: Any, timeout: float | None = None) -> Any:
-        ready = real_select(reading, writing, failing, timeout)
-        if timeout is not None and timeout > LONGEST_PAUSE_S and not any(ready):
-            refuse(f"waits in vain for {timeout:g} s")
-        return ready
 
     async def sleep(delay: float, result: Any = None) -> Any:
         if delay > LONGEST_PAUSE_S:
             refuse(f"sleeps for {delay:g} s")
         return await real_sleep(delay, result)
 
-    PATCH.setattr(select, "select", select_at_most)
     PATCH.setattr(asyncio, "sleep", sleep)
 
 
