@@ -11,10 +11,14 @@ import pytest
 from loadbook.study.workload import Workload
 
 HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[2] / ".cache" / "jmeter")
-NEEDS_JMETER = (
-    pytest.mark.skipif(not (HOME / "bin" / "jmeter").is_file(), reason=f"JMeter is not at {HOME}: make jmeter"),
-    pytest.mark.skipif(not shutil.which("java"), reason="java is not installed: make jmeter"),
+MISSING = (
+    f"JMeter is not at {HOME}: make jmeter"
+    if not (HOME / "bin" / "jmeter").is_file()
+    else ""
+    if shutil.which("java")
+    else "java is not installed: make jmeter"
 )
+NEEDS_JMETER = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 def put_jmeter_on_path(monkeypatch: pytest.MonkeyPatch) -> None:

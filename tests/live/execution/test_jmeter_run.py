@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from jmeter_home import HOME, MISSING
 from loadbook.execution.load import TIMED_WARMUP_SCRIPT
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
@@ -21,7 +22,6 @@ from loadbook.ingestion.ingest import ingest
 from recorded_run import with_studies
 
 pytestmark = pytest.mark.timeout(600)
-HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[3] / ".cache" / "jmeter")
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 STUDY = """
 include = "aa.toml"
@@ -43,10 +43,8 @@ time_wait_sockets = 1000000
 @pytest.fixture
 def jmeter(lab: Lab) -> None:
     """JMeter where the lab's hosts look for it."""
-    if not (HOME / "bin" / "jmeter").is_file():
-        pytest.skip(f"JMeter is not at {HOME}: make jmeter")
-    if not shutil.which("java"):
-        pytest.skip("java is not installed: make jmeter")
+    if MISSING:
+        pytest.skip(MISSING)
     beside = lab.folder.parent / "jmeter"
     if not beside.exists():
         beside.symlink_to(HOME)

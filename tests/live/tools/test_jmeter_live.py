@@ -13,7 +13,7 @@ from loadbook.tools import base
 from loadbook.tools.base import Target
 from page_server import PageServer, measured, page_server
 
-pytestmark = list(NEEDS_JMETER)
+pytestmark = NEEDS_JMETER
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,7 @@ def test_live_vegeta_holds_a_rate(tmp_path: Path) -> None:
     assert got["ok", "count"] == got["requests", "count"] == pytest.approx(400, abs=5)
 
 
-@NEEDS_JMETER[0]
-@NEEDS_JMETER[1]
+@NEEDS_JMETER
 def test_live_jmeter_open_load_offers_its_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_jmeter_on_path(monkeypatch)
     with page_server(tmp_path) as servers:
