@@ -25,6 +25,7 @@ from loadbook.store.atomic import write_atomic
 SSHD_START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 2.0
 
+# SHLVL: below 1, bash under sshd would run the user's ~/.bashrc in each session, which may be slow or change PATH
 CONFIG_TEMPLATE = """\
 Port {port}
 ListenAddress {address}
@@ -43,7 +44,7 @@ X11Forwarding no
 AllowTcpForwarding yes
 MaxSessions 100
 MaxStartups 100
-SetEnv "JMETER_HOME={jmeter}"
+SetEnv "JMETER_HOME={jmeter}" SHLVL=1
 Subsystem sftp internal-sftp
 """
 

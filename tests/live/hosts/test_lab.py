@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from loadbook.cli.hosts import doctor
 from loadbook.cli.hosts import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
+from loadbook.hosts import sshd
 from loadbook.hosts.host import Job
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.jobs import LockRequest
@@ -67,6 +70,25 @@ def test_lab_up_restarts_killed_and_stopped_servers_and_avoids_used_ports(own):
         third = own.up()
     assert third[0].port != first[0].port
     assert third[1].port == first[1].port
+
+
+def test_sessions_in_the_lab_do_not_run_the_users_bashrc(tmp_path, monkeypatch):
+    if Path(pwd.getpwuid(os.getuid()).pw_shell).name != "bash":
+        pytest.skip("this user's login shell is not bash")
+    template = sshd.CONFIG_TEMPLATE.replace("SHLVL=1", f"SHLVL=1 HOME={tmp_path}")
+    assert template != sshd.CONFIG_TEMPLATE
+    (tmp_path / ".bashrc").write_text("touch ~/was-read\n")
+    for config, is_read in ((template, False), (template.replace("SHLVL=1 ", ""), True)):
+        monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", config)
+        lab = Lab(tmp_path / "lab", hosts={"web": ("web",)}, net_prefix="127.250.7")
+        try:
+            lab.up()
+            host = connect(lab.hosts_file, "web")
+            assert host.run(["sh", "-c", "echo $HOME"], timeout_s=PATIENCE_S).stdout == f"{tmp_path}\n".encode()
+            host.close()
+        finally:
+            lab.down()
+        assert (tmp_path / "was-read").exists() == is_read
 
 
 def test_lab_cpu_masks_are_disjoint(monkeypatch):

@@ -146,8 +146,9 @@ def test_gap_in_sampled_host_metrics_is_not_interpolated(rig):
 
 @pytest.mark.fault(33)
 def test_tools_run_in_the_c_locale_and_utc(tmp_path, monkeypatch, record_property):
+    own = 'SetEnv "JMETER_HOME={jmeter}"'
     german = '"LC_ALL=de_DE.UTF-8" "LANG=de_DE.UTF-8" "LC_NUMERIC=de_DE.UTF-8" "TZ=Asia/Kolkata"'
-    config = sshd.CONFIG_TEMPLATE.replace('SetEnv "JMETER_HOME={jmeter}"', f'SetEnv "JMETER_HOME={{jmeter}}" {german}')
+    config = sshd.CONFIG_TEMPLATE.replace(own, f"{own} {german}")
     assert config != sshd.CONFIG_TEMPLATE
     monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", config)
     with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
