@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  # the first time that a user imports it, it starts fc-list
 import pytest
 import urllib3.util.connection  # noqa: F401  # binds a socket when it is imported, to see whether there is IPv6
 
