@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -168,14 +167,12 @@ def test_passphrase_protected_key_is_reported_without_passphrase_or_prompt(
     shutil.copy(lab.folder / "known_hosts", home / "known_hosts")
     layout = with_studies(tmp_path / "project")
     (layout.studies / "secret.toml").write_text(STUDY)
-    begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", "from loadbook.cli import main; main()", "run", "secret", "--hosts", str(file)],
         env=os.environ | {"HOME": str(home), "LOADBOOK_HOME": str(layout.root), "SSH_ASKPASS_TEXT": PASSPHRASE}
         | {"SSH_AUTH_SOCK": ""}, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 3 and "locked by a passphrase" in done.stderr, done.stderr
-    assert time.monotonic() - begun < 30
     assert PASSPHRASE not in done.stdout + done.stderr
     assert not (layout.root / "data").exists() or PASSPHRASE.encode() not in b"".join(
         p.read_bytes() for p in (layout.root / "data").rglob("*") if p.is_file()
