@@ -23,7 +23,7 @@ from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement
 
 if TYPE_CHECKING:
-    from loadbook.external.outputs import ToolReport
+    from loadbook.external.reports import ToolReport
     from loadbook.external.study import CheckedImport
     from loadbook.ingestion.ingest import IngestSummary
 

@@ -142,6 +142,11 @@ class ParseError(LoadbookError):
         super().__init__(f"{tool}: {where}: {message}")
         self.tool, self.file, self.line, self.reason = tool, file, line, message
 
+    @property
+    def is_of_another_program(self) -> bool:
+        """Whether nothing in the output looks like the tool's: the reasons of all parsers begin with the same words."""
+        return self.reason.startswith("no report of ")
+
 
 class DataError(LoadbookError):
     """Recorded data is missing, torn, changed, or does not fit its schema."""

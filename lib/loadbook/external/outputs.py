@@ -1,7 +1,6 @@
-"""Raw outputs to import: the CSV file of conditions, the output files that it names, and the parsed reports.
+"""Raw outputs to import: the CSV file of conditions, and the output files that it names.
 
-Only regular files inside the imported folder are read. The tool of an output is the one named by the user, else the
-only one whose parser accepts the output.
+Only regular files inside the imported folder are read.
 """
 
 from __future__ import annotations
@@ -11,19 +10,18 @@ import io
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from loadbook.core.errors import DataError, LoadbookError, ParseError, UsageError
+from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import closest_name
 from loadbook.ingestion import trial_rows
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
-from loadbook.tools import base
-from loadbook.tools.base import ParsedReport, ToolOutput
+from loadbook.tools.base import ToolOutput
 
 REQUIRED = ("file", "treatment", "block")
 NEEDED = f"a header with {', '.join(REQUIRED)} and a row for each raw output are needed"
@@ -37,8 +35,6 @@ MAX_NUMBER = 1e12
 # accepted epoch seconds, 1973 to 2286, which excludes dates such as 20240305 and milliseconds
 EPOCH_S = (1e8, 1e10)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# metrics that only open loads have
-OPEN_METRICS = ("offered_per_s", "latency_intended")
 
 
 @dataclass(frozen=True, order=True)
@@ -313,135 +309,3 @@ def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
         yield "stderr-{host}", output.stderr
     for name, path in {**output.files, **output.others}.items():
         yield "{host}-" + name, path
-
-
-@dataclass(frozen=True)
-class ToolReport:
-    """One output and its parsed report; if it is unreadable, `parsed` is None and `error` the reason."""
-
-    source: OutputFiles
-    tool: str
-    parsed: ParsedReport | None
-    error: str | None = None
-
-    @property
-    def condition(self) -> Condition:
-        """The row of the CSV file that describes the output."""
-        return self.source.condition
-
-    @property
-    def metrics(self) -> frozenset[str]:
-        """Names of the metrics in the report; empty if it is unreadable."""
-        return frozenset(row.metric for row in self.parsed.measurements) if self.parsed else frozenset()
-
-    @property
-    def offered_per_s(self) -> float | None:
-        """Requested requests per second, given by the user or else by the report; None if by neither."""
-        rows = self.parsed.measurements if self.parsed else ()
-        reported = next((row.value for row in rows if row.metric == "offered_per_s"), None)
-        return self.condition.offered_per_s or reported
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the load is open: requests start at a given rate."""
-        return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
-
-
-def read_reports(
-    sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
-) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Parse every output with the tool named in its row, else with `tool`, else with every tool; return the mistakes.
-
-    An output that its named tool cannot parse is a mistake only if another tool can; else its trial has no numbers.
-    `on_file(done, total)` is called after each output.
-    """
-    reports: list[ToolReport] = []
-    problems: list[ImportProblem] = []
-    for number, source in enumerate(sources, 1):
-        try:
-            reports.append(_read_report(source, source.condition.tool or tool or ""))
-        except UsageError as error:
-            problems.append(ImportProblem(source.condition.line, error.message))
-        except LoadbookError as error:
-            problems.append(ImportProblem(source.condition.line, error.message, data=True))
-        on_file(number, len(sources))
-    reports, tool_problems = _assign_tools(reports)
-    return reports, [*problems, *tool_problems, *_mixed_tools(reports)]
-
-
-def _read_report(source: OutputFiles, named: str) -> ToolReport:
-    """Return one report; its `tool` is empty if none was named and no parser accepts the output."""
-    names = base.tool_names()
-    if named and named not in names:
-        raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
-    read = source.read_captured()
-    tried = {name: _try_tool(source, read, name) for name in ([named] if named else names)}
-    taken = [name for name, result in tried.items() if isinstance(result, ParsedReport)]
-    if named and not taken:
-        others = [name for name in names if name != named and isinstance(_try_tool(source, read, name), ParsedReport)]
-        if others:
-            raise ParseError(others[0], source.condition.file, 0, f"this is its report, not one of {named}")
-        return ToolReport(source, named, None, str(tried[named]))
-    if len(taken) > 1:
-        which = f"{', '.join(taken[:-1])} or {taken[-1]}"
-        raise UsageError(f"{source.condition.file} may be a report of {which}: say which in a column 'tool'")
-    parsed = tried[taken[0]] if taken else None
-    return ToolReport(source, taken[0] if taken else "", parsed if isinstance(parsed, ParsedReport) else None)
-
-
-def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | str:
-    """Return the report as parsed by the tool `name`, or the parser's error message."""
-    tool = base.load_tool(name)
-    try:
-        return base.parse_output(tool, replace(read, argv=trial_rows.find_argv(source.command, tool.binary)))
-    except ParseError as error:
-        return error.message
-
-
-def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Assign a tool to each output that no parser accepts: that of its treatment, else the only tool of all outputs.
-
-    An output of a treatment with several tools is a mistake.
-    """
-    by_treatment: dict[str, set[str]] = {}
-    for report in (r for r in reports if r.tool):
-        by_treatment.setdefault(report.condition.treatment, set()).add(report.tool)
-    tools = set().union(*by_treatment.values())
-    assigned, problems = [], []
-    for report in reports:
-        candidates = by_treatment.get(report.condition.treatment, tools)
-        tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
-        if not tool:
-            text = f"{report.condition.file} is no report of any tool ({', '.join(base.tool_names())})"
-            text += ": if it should be one, say which by --tool"
-            problems.append(ImportProblem(report.condition.line, text, data=True))
-        elif not report.tool:
-            error = _try_tool(report.source, report.source.read_captured(), tool)
-            report = replace(report, tool=tool, error=str(error))
-        assigned.append(report)
-    return assigned, problems
-
-
-def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield a mistake for each output whose tool or load model conflicts with that of an earlier output."""
-    first: dict[str, ToolReport] = {}
-    for report in (r for r in reports if r.tool):
-        first_of_treatment = first.setdefault(report.condition.treatment, report)
-        any_ = next(iter(first.values()))
-        line, file = report.condition.line, report.condition.file
-        if first_of_treatment.tool != report.tool:
-            other = f"line {first_of_treatment.condition.line} of the same treatment is of {first_of_treatment.tool}"
-            text = f"{file} is of {report.tool}, {other}: a treatment has one tool"
-            yield ImportProblem(line, text, data=True)
-        elif any_.tool != report.tool and not report.condition.tool and first_of_treatment is report:
-            text = (
-                f"{file} is of {report.tool}, line {any_.condition.line} is of {any_.tool}: tools measure differently"
-            )
-            text += "; if they are what you compare, add a column 'tool', else import each"
-            yield ImportProblem(line, text, data=True)
-    read = [r for r in reports if r.parsed]
-    for report in read:
-        if report.is_open != read[0].is_open:
-            text = "one load has a rate of its own, the other waits for answers: they cannot be compared"
-            outputs = f"{report.condition.file} and {read[0].condition.file} (line {read[0].condition.line})"
-            yield ImportProblem(report.condition.line, f"{outputs}: {text}", data=True)

@@ -24,7 +24,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.execution.select import new_run_id
 from loadbook.execution.studies import study_file
 from loadbook.external import outputs
-from loadbook.external.outputs import Condition, ImportProblem, ToolReport
+from loadbook.external.outputs import Condition, ImportProblem
+from loadbook.external.reports import ToolReport, read_reports
 from loadbook.ingestion.trial_rows import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
@@ -417,7 +418,7 @@ def read_import(
         raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
     conditions_read, problems = outputs.read_conditions(conditions)
     sources, file_problems = outputs.find_outputs(folder, conditions_read)
-    reports, tool_problems = outputs.read_reports(sources, tool, on_file)
+    reports, tool_problems = read_reports(sources, tool, on_file)
     problems += [
         *condition_problems(options, conditions_read, whole=not problems),
         *file_problems,

@@ -43,6 +43,11 @@ def has_option(argv: Sequence[str], *names: str) -> bool:
     return any(re.match(rf"{re.escape(name)}(?:=|\d|$)", word) for word in argv for name in names)
 
 
+def has_table(lines: Sequence[str]) -> bool:
+    """Return whether lines are of the tables that autocannon prints without ``--json``."""
+    return any("Req/Bytes counts sampled" in line or re.match(r"\d\S* requests in ", line) for line in lines)
+
+
 class Autocannon(base.Tool):
     """autocannon; the module docstring defines its metrics."""
 
@@ -170,7 +175,7 @@ class _Report(JsonReport):
     def _missing_reason(self, lines: Sequence[str]) -> str:
         """Return the reason why there is no report, derived from the output of autocannon or of another program."""
         errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
-        if any("Req/Bytes counts sampled" in line or " requests in " in line for line in errors):
+        if any(has_table(stream) for stream in (errors, lines)):
             return "only autocannon's table, whose numbers are rounded: use --json"
         if not lines:
             circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)

@@ -21,6 +21,7 @@ from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
+from loadbook.tools.oha import is_text_report
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 DEFAULT_WORKERS = 50
@@ -126,6 +127,8 @@ class _Report:
         if not any(lines) and b"Usage: hey" in self.output.stderr:
             reason = f"hey printed its usage: an argument was wrong{line_patterns.exit_text(self.output)}"
             raise ParseError("hey", "stdout", 0, reason + line_patterns.stderr_text(self.output))
+        if is_text_report(lines):  # its first line is as hey's
+            raise ParseError("hey", "stdout", 0, "no report of hey but one of oha")
         line_patterns.require_report("hey", self.output, lines, r"Summary:", r"Status code distribution:")
 
     def _table(

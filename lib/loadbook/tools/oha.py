@@ -70,6 +70,11 @@ def asked_duration_s(argv: Sequence[str]) -> float | None:
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
 
+def is_text_report(lines: Sequence[str]) -> bool:
+    """Return whether lines are of the text that oha prints without ``--output-format json``."""
+    return any(line.startswith("  Success rate:") for line in lines)
+
+
 class Oha(base.Tool):
     """oha; the module docstring defines its metrics."""
 
@@ -193,7 +198,7 @@ class _Report(JsonReport):
                 "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or did not start"
             )
             return reason + line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
-        if any(line.startswith("  Success rate:") for line in text):
+        if is_text_report(text):
             return "a text report, whose numbers are rounded: use --output-format json"
         if self.output.stdout.startswith(_CSV_HEADER):
             return "oha's CSV, which has no failed attempts: use --output-format json"

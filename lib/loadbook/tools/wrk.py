@@ -24,6 +24,7 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
+from loadbook.tools.autocannon import has_table
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
@@ -94,6 +95,13 @@ def is_wrk2(lines: list[str]) -> bool:
     """Return whether a report is wrk2's: it calibrates for 10 s, and a shorter run has "nan" as its Req/Sec."""
     wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
     return any(re.match(wrk2_lines, line) for line in lines)
+
+
+def require_report(tool: str, output: ToolOutput, lines: Sequence[str]) -> None:
+    """Raise ParseError with the probable reason unless there is a report as wrk and wrk2 print it."""
+    if has_table(lines):  # its first line is as wrk's
+        raise ParseError(tool, "stdout", 0, f"no report of {tool} but one of autocannon")
+    line_patterns.require_report(tool, output, lines, "Running ", "Transfer/sec:")
 
 
 def mean_latency_s(report: TextReport) -> float:
@@ -237,7 +245,7 @@ class Wrk(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: from the Lua block if there is one, checked against the text report."""
         lines = line_patterns.clean_lines(output.stdout)
-        line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
+        require_report(self.name, output, lines)
         if is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)

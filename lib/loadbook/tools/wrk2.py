@@ -182,7 +182,7 @@ class Wrk2(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report; its spectra become samples: number of requests that took at most x seconds."""
         lines = line_patterns.clean_lines(output.stdout)
-        line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
+        wrk.require_report(self.name, output, lines)
         if not wrk.is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk2: no calibration, no HdrHistogram; wrk's own?")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)

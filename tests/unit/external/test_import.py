@@ -276,7 +276,7 @@ def test_import_does_not_guess_the_tool_of_an_unreadable_output_if_two_tools_are
     write(there, lines)
     with pytest.raises(DataError) as caught:
         imported(layout, there)
-    assert f"{last['file']} is no report of any tool" in caught.value.message
+    assert f"{last['file']}: the report is indented: remove the blanks before its lines (wrk" in caught.value.message
     assert f"{last['file']} is of" not in caught.value.message
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from command_line import exit_code
 from effort import examples
-from import_files import BY_HAND, folder, project, rows, write
+from import_files import BY_HAND, FIXTURES, folder, project, rows, write
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.external.outputs import read_conditions
 from loadbook.external.study import ImportOptions, read_import
@@ -153,6 +153,37 @@ def test_import_follows_no_links_and_reads_no_devices(call):
     assert "line 3: 'plain-1.txt': plain-1.txt is a symbolic link" in err
     assert "line 4: 'pipe' is no file or folder below" in err
     assert "line 5: 'run/stdout': stdout is a symbolic link" in err
+
+
+@pytest.mark.parametrize(
+    ("capture", "words"),
+    [
+        ("k6/1.8.1--clean_closed.stdout", ": only k6's text, whose numbers are cut: use --summary-export=FILE"),
+        ("vegeta/12.13.0--clean_text.stdout", ": a text report, whose numbers are rounded"),
+        ("locust/2.47.0--clean_csv.out_stats.csv", ": Locust's CSV"),
+        ("oha/1.16.0--clean_text.stdout", ": a text report, whose numbers are rounded: use --output-format json"),
+        ("autocannon/9.0.0--clean_text.stderr", ": only autocannon's table, whose numbers are rounded: use --json"),
+        ("wrk/4.1.0--usage_noargs.stdout", ": the tool printed its usage"),
+        ("wrk/4.1.0--sigkill_after_head.stdout", ": report is not complete"),
+        ("ab/2.3--noargs.stdout", " is empty: the tool was killed"),
+    ],
+)
+def test_import_says_why_a_tools_output_cannot_be_read(call, capture, words):
+    for path in call.there.glob("*.txt"):
+        path.write_bytes((FIXTURES / capture).read_bytes())
+    code, out, err = call()
+    assert (code, out) == (4, "")
+    assert f"line 2: access-1.txt{words}" in err
+    assert "no report of" not in err
+    if "is empty" not in words:
+        assert capture.split("/")[0] in re.findall(r"\(([a-z0-9, ]+)\)", err.splitlines()[1])[0].split(", ")
+
+
+def test_import_says_that_a_log_has_several_reports(call):
+    data = (FIXTURES / "ab" / "2.3--n20000_c50.stdout").read_bytes()
+    for path in call.there.glob("*.txt"):
+        path.write_bytes(data * 2)
+    assert re.search(r"line 2: access-1\.txt:\d+: a second line like .*two reports in one \(ab\)", call()[2])
 
 
 def test_import_refuses_file_names_with_unprintable_bytes(call):

@@ -10,6 +10,7 @@ from test_corpus import TABLE
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
+from loadbook.tools.base import ToolOutput
 from tool_captures import FIXTURES, capture, cases, check_sane, good
 
 ALL = [(tool, path) for tool in base.tool_names() for path in cases(tool)]
@@ -46,3 +47,13 @@ def test_output_of_another_tool_is_refused(tool: str) -> None:
         for path in good(other) if other != tool else ():
             with pytest.raises(ParseError, match=f"no report of {tool}|usage"):
                 base.load_tool(tool).parse(capture(path))
+
+
+@pytest.mark.parametrize("tool", base.tool_names())
+def test_output_of_another_tool_is_known_as_such(tool: str) -> None:
+    """`loadbook import` shows the reasons of the tools whose output it may be."""
+    for other in base.tool_names():
+        for path in good(other)[:2] if other != tool else ():
+            with pytest.raises(ParseError) as caught:
+                base.parse_output(base.load_tool(tool), ToolOutput(capture(path).stdout or b"-"))
+            assert caught.value.is_of_another_program, (path, caught.value)
