@@ -300,12 +300,17 @@ def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str
     column = next((name for name in (by, f"factor_{by}") if name in columns), None)
     if column is None:
         raise unknown_name_error("column", by, [c.removeprefix("factor_") for c in columns], "among the trials")
-    levels = data.trials[column].astype(str)
+    levels = data.trials[column].map(_level_name)
     parts = data.trials.sort_values("slot").groupby(levels, sort=False)
     groups = {str(k): list(own["trial"]) for k, own in parts if not wanted or set(wanted) & set(own["treatment"])}
     factor = data.study.factors.get(by.removeprefix("factor_"))
-    declared = [str(level) for level in factor.levels] if factor else []
+    declared = [_level_name(level) for level in factor.levels] if factor else []
     return {name: groups[name] for name in dict.fromkeys([*declared, *groups]) if name in groups}
+
+
+def _level_name(level: object) -> str:
+    """Return a level as the study has it: 2 for 2.0, which a column with missing levels contains."""
+    return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
 
 
 def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) -> RunData:

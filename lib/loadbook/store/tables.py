@@ -1,11 +1,12 @@
 """Tables of a run (docs/reference/tables.md) with their arrow schemas; a loaded run: study, plan, facts and tables.
 
-Parquet files are written completely or not at all. The trials table has an additional column `factor_<name>` (text) for
-each factor of its study. Values are in base units.
+Parquet files are written completely or not at all. The trials table has an additional column `factor_<name>` for each
+factor of its study: text in the file, in a loaded run numbers where all levels are numbers. Values are in base units.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_GROUP = 1 << 20  # rows
+# a number as TOML prints it; 0644 and 1_000 are text
+NUMBER_LEVEL = re.compile(r"-?(?:0|[1-9]\d{0,15})(?:\.\d+)?(?:e[+-]?\d{1,2})?")
 
 # name -> arrow type, in column order; "?" marks columns that may be null
 TABLES = {table: {name: column.type for name, column in columns.items()} for table, columns in COLUMNS.items()}
@@ -256,8 +259,24 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
         files = ", ".join(str(paths.table(name)) for name in edited)
         raise DataError(f"{files}: changed since loadbook ingest wrote it", f"loadbook ingest {study} makes it again")
     frames = {name: read_table(paths.table(name), name) for name in TABLES}
+    frames["trials"] = with_number_levels(frames["trials"])
     known = read_run_conditions(paths)
     return RunData(known.study, known.plan, known.run_record, known.facts, run, paths, **frames)
+
+
+def with_number_levels(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials with numbers in each `factor_` column in which every level is a decimal number.
+
+    Text such as "off" or "64k" in a column keeps all of it text. A trial without the factor has NaN.
+    """
+    import pandas as pd
+
+    numbers = {}
+    for name in (str(column) for column in trials.columns if str(column).startswith("factor_")):
+        levels = trials[name].dropna()
+        if len(levels) and all(NUMBER_LEVEL.fullmatch(str(level)) for level in levels.unique()):
+            numbers[name] = pd.to_numeric(trials[name])
+    return trials.assign(**numbers)
 
 
 def read_run_conditions(paths: RunPaths) -> RunConditions:

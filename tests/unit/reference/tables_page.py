@@ -9,7 +9,9 @@ HEAD = """# Columns and metrics
 
 Columns of `data/processed/<study>/<run>/*.parquet`, also those of `run.trials` and the other frames in a notebook.
 [data-format](../data-format.md) says more of series, counters and totals. `?` marks columns that may be null.
-The table `trials` has a further column `factor_<name>` (text) per factor of the study."""
+The table `trials` has a further column `factor_<name>` per factor of the study: text in the file. In `run.trials` and
+`run.wide()`, levels are numbers where all levels of the factor are decimal numbers, in the unit of the setting (such as
+bytes for `page_bytes`); text such as `64k`, and a factor with levels such as `off` and `1`, stay text."""
 METRICS_HEAD = """## Metrics
 
 Units are base units: s, B, 1/s, B/s and 1 (a number or a share). [tools](../tools.md) says how each load generator
