@@ -54,3 +54,10 @@ def test_error_of_the_clocks_does_not_make_own_work_look_like_work_outside() -> 
 @pytest.mark.parametrize("samples", [[], readings(1.0, 0.1)[:20], readings(1.0, 0.1, interval_s=0.09)])
 def test_too_few_readings_outside_of_slices_are_not_known(samples: list[CpuSample]) -> None:
     assert cpu_outside(samples, OWN, 0.0) is None
+
+
+def test_cpu_time_before_the_first_slice_and_after_the_last_does_not_count() -> None:
+    at_rest = [CpuSample(t_s + 1, cpu_s + 0.9) for t_s, cpu_s in readings(1.0, 0.1)]
+    starting = [CpuSample(0.01 * k, 0.009 * k) for k in range(100)]
+    own = [(begin_s + 1, end_s + 1) for begin_s, end_s in OWN]
+    assert cpu_outside([*starting, *at_rest], own, 0.0) == pytest.approx(0.1, abs=1e-6)

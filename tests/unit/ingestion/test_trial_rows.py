@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadbook.ingestion.trial_rows import _with_request_span, _with_request_times
+from loadbook.ingestion.trial_rows import _with_request_span, _with_request_times, read_trial_rows
 from loadbook.store import trial_record
 from loadbook.store.trial_record import ClockRecord, DriverRecord, window_fields
 from loadbook.tools.base import ParsedReport
@@ -32,3 +32,18 @@ def test_measurement_window_is_taken_from_the_request_log():
     now = _with_request_times(both, told)
     assert (now.window, now.start_skew_s) == ((1003.5, 1007.0), 0.5)
     assert _with_request_times(both, {"a": ParsedReport(()), "b": ParsedReport(())}) is both
+
+
+def test_times_of_a_hosts_metrics_are_those_of_the_controllers_clock():
+    folder = next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir())))
+    record = trial_record.read_trial(folder)
+    fast = {
+        "web": record.clocks["web"].model_copy(update={"offset_before_s": record.clocks["web"].offset_before_s + 2})
+    }
+
+    def times_s(read: trial_record.TrialRecord, host: str) -> list[float]:
+        return [row["t_s"] for row in read_trial_rows(folder, read).traces if row["host"] == host]
+
+    shifted = record.model_copy(update={"clocks": record.clocks | fast})
+    assert times_s(shifted, "driver") == times_s(record, "driver") != []
+    assert times_s(shifted, "web") == pytest.approx([t_s - 2 for t_s in times_s(record, "web")])

@@ -88,6 +88,15 @@ def test_network_saturation_needs_a_known_link_rate():
     assert bottleneck_by_treatment(found) == {"small8": "N"}
 
 
+def test_network_use_is_that_of_the_busier_direction_of_the_busiest_interface():
+    flows = [("net_rx", "eth0", 70e6), ("net_tx", "eth0", 80e6), ("net_tx", "eth1", 60e6)]
+    frame = pd.DataFrame(
+        [row for metric, name, value in flows for row in rows("t1", "web1", metric, name, [value] * 4)]
+    )
+    web = of(saturation(frame, trials("t1"), HOSTS), "web1", "network")
+    assert (web["mean"], web["share_full"]) == (pytest.approx(80e6 / 125e6), 0.0)
+
+
 def test_bottleneck_is_the_most_used_saturated_resource():
     busy = [*rows("t1", "edge", "cpu_busy", "cpu2", [0.93] * 4), *rows("t1", "load", "cpu_busy", "cpu0", [1.0] * 4)]
     assert bottleneck_by_treatment(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}

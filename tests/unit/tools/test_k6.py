@@ -210,6 +210,11 @@ def test_points_of_requests_are_read_and_those_of_other_metrics_skipped() -> Non
     assert "2 of 6 requests were not started" in parsed.doubts[0][1]
 
 
+def test_redirect_in_points_is_ok_as_it_is_in_a_summary() -> None:
+    found = values(K6.parse(points(point(), point(status=b"304"), point(status=b"301"), point(status=b"199"))))
+    assert (found["requests", "count"], found["ok", "count"], found["errors_other", "count"]) == (4, 3, 1)
+
+
 def test_points_in_csv_and_in_json_give_the_same_numbers() -> None:
     row = {"metric": "http_req_duration", "type": "Point"}
     tags = {"status": "200", "name": "http://192.0.2.1/a?b=1"}
