@@ -19,7 +19,7 @@ from loadbook.analyses.balancers.page import BalancersPage
 from loadbook.report.figures.base import SMALLEST_PT, to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.parameters import parse_literals
-from loadbook.report.prices import Price, price_sentence
+from loadbook.report.prices import Price, compute_prices, price_sentence
 from loadbook.store.tables import RunData, load_run
 from mock_project import Arm, make_project
 from run_records import changed_record
@@ -150,6 +150,15 @@ def test_balancers_page_prices_have_intervals(recorded: RunData) -> None:
     )
     assert said.endswith("times as much.") and "control" not in found
     assert any(line.replace("\u00a0", " ") == said for line in page.summary()["sentences"])
+
+
+def test_host_that_serves_two_roles_is_paid_once(recorded: RunData) -> None:
+    hosts = HOSTS | {"front": {"roles": ["balancer", "web"], "cpus": None}}
+    record = changed_record(recorded.run_record, hosts=hosts, prices=PRICES)
+    data = replace(recorded, run_record=record)
+    found = compute_prices(data, page_of(recorded).analysis).by_treatment
+    assert data.hosts_of("two", "web") == ["front", "www1"]
+    assert (found["node"].per_month, found["two"].per_month) == (900, 1800)
 
 
 def test_balancers_page_lists_hosts_without_a_price(recorded: RunData) -> None:
