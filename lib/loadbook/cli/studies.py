@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
 from loadbook.execution.studies import load_study, service_folders, study_file
 from loadbook.services import ServiceSpec, known_services, load_service
+from loadbook.store.atomic import DiskFullError, explain_disk_full
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, check_name, project_layout
 from loadbook.study.model import Study
 from loadbook.study.plan import make_plan
@@ -93,15 +95,33 @@ def init(folder: Path) -> None:
     existing = [name for name in ("notebooks", "studies", "data", *FILES) if (folder / name).exists()]
     if existing:
         raise UsageError(f"{folder.resolve()} already has {', '.join(existing)}", "loadbook init NEW-FOLDER")
-    source = shipped_project()
-    for name in SHIPPED_FOLDERS:
-        shutil.copytree(source / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    (folder / "data" / "raw").mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".loadbook-init-", dir=folder) as made, explain_disk_full(folder.resolve()):
+            _write_project(Path(made))
+            for path in sorted(Path(made).iterdir()):
+                path.rename(folder / path.name)
+    except DiskFullError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}", "loadbook init FOLDER, in one that is yours") from error
     echo(f"project {folder.resolve()}")
     go = "" if folder == Path() else f"cd {folder}; "
     echo(f"next: {go}loadbook report {EXAMPLE_STUDY} makes a report of the recorded run; README.md has the rest")
+
+
+def _write_project(folder: Path) -> None:
+    """Write the files of a project; OSError of the file that failed."""
+    for name in SHIPPED_FOLDERS:
+        source = shipped_project() / name
+        for file in sorted(source.rglob("*")):
+            if file.is_file() and ".ipynb_checkpoints" not in file.parts:
+                target = folder / name / file.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, target)
+    (folder / "data" / "raw").mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 @click.command()

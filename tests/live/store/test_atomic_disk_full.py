@@ -89,3 +89,11 @@ def test_full_disk_is_reported_without_a_traceback(tmp_path):
                    "try:", "    cli.main()", "except SystemExit as stop:", "    assert stop.code == 4",
                    "    sys.exit(1)")  # fmt: skip
     assert message == "  next: free some space there, then give the same command again: nothing half-written was kept"
+
+
+def test_init_without_room_leaves_nothing_behind(tmp_path):
+    command = f"ulimit -f 50; exec {Path(sys.executable).parent}/loadbook init {tmp_path}/new"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4
+    assert f"loadbook: {tmp_path}/new: no room: " in done.stderr and "next: free some space" in done.stderr
+    assert "Traceback" not in done.stderr and list((tmp_path / "new").iterdir()) == []
