@@ -137,9 +137,27 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 
 def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to be better or worse."""
+    rows = analysis.of_kind("treatment")
+    if len(_rows_of_kind(rows, "undecided")) == len(rows):
+        return f"Undecided: {_no_change_claim(analysis, 'no treatment')}."
+    text = no_change_clause(analysis, "no treatment")
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def no_change_clause(analysis: Analysis, which: str = "no other treatment") -> str:
+    """Return the clause on the treatments that are neither better nor worse: no change is shown, how many undecided."""
+    rows = analysis.of_kind("treatment")
+    counts = [
+        (len(_rows_of_kind(rows, "undecided")), "undecided"),
+        (len(_rows_of_kind(rows, "invalid")), "not compared"),
+    ]
+    return ", ".join([_no_change_claim(analysis, which), *(f"{number} {word}" for number, word in counts if number)])
+
+
+def _no_change_claim(analysis: Analysis, which: str) -> str:
     size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
-    change = f"the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}"
-    return f"No treatment is shown to change {change}."
+    noun = metric_noun(analysis.metric)
+    return f"{which} is shown to change the {noun}{size}{_adjacent_suffix(analysis, 'against')}"
 
 
 def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
@@ -169,7 +187,7 @@ def supporting_text(analysis: Analysis) -> str:
     quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
     rest = None
     if quiet and (better or worse):
-        rest = no_change_sentence(analysis).replace("No treatment", "No other treatment")
+        rest = f"N{no_change_clause(analysis)[1:]}."
     chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 

@@ -284,6 +284,35 @@ def decided(row, effect: float):
     return replace(found, verdict=replace(found.verdict, kind="better" if effect < 0 else "worse", decimals=None))
 
 
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (("invalid", "invalid"), "Not compared: 1 of 5 blocks."),
+        (("undecided", "undecided"), "Undecided: no treatment is shown to change any percentile by 5\u00a0% or more."),
+        (
+            ("undecided", "equivalent"),
+            "o treatment is shown to change any percentile by 5\u00a0% or more, 1 undecided.",
+        ),
+        (
+            ("equivalent", "invalid"),
+            "o treatment is shown to change any percentile by 5\u00a0% or more, 1 not compared.",
+        ),
+    ],
+)
+def test_latency_figure_caption_says_what_is_undecided_or_not_compared(kinds, words):
+    m = mock("plain")
+    values, own = next(iter(m.panels.values()))
+    first, second = own.of_kind("treatment")[:2]
+
+    def judged(row, kind):
+        reason = "1 of 5 blocks" if kind == "invalid" else None
+        return replace(row, verdict=replace(row.verdict, kind=kind, reason=reason))
+
+    rows = (own.rows[0], judged(first, kinds[0]), judged(second, kinds[1]))
+    panels = {"p99": (values, replace(own, rows=rows, margin=0.05))}
+    assert LatencyFigure(m.analysis, panels).caption.endswith(words)
+
+
 def test_latency_figure_gives_no_verdict_when_the_aa_arm_failed():
     m = mock("plain")
     failed = mock("aa_failed").analysis

@@ -18,6 +18,7 @@ from loadbook.stats.headline import (
     control_sentence,
     headline,
     neutral_caption,
+    no_change_clause,
     supporting_text,
     verdict_counts,
 )
@@ -344,9 +345,19 @@ def test_analysis_of_a_run_without_trials_is_empty() -> None:
     assert row_texts(found.row("base")).level == "–"
 
 
+def test_headline_without_a_change_counts_undecided_treatments_and_those_that_were_not_compared() -> None:
+    run = make_run({"base": {}, "a": {}, "b": {"sd": 0.08}, "c": {}})
+    run.trials = run.trials[(run.trials["treatment"] != "c") | (run.trials["block"] < 3)]
+    found = analyse(run)
+    assert [row.verdict.kind for row in found.of_kind("treatment")] == ["equivalent", "undecided", "invalid"]
+    no_change = "o treatment is shown to change the rate by 2\u00a0% or more"
+    assert headline(found) == f"N{no_change}, 1 undecided, 1 not compared."
+    assert no_change_clause(found, "no treatment") == f"n{no_change}, 1 undecided, 1 not compared"
+
+
 def test_headline_says_when_all_treatments_are_undecided() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
-    assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
+    assert headline(found) == "Undecided: no treatment is shown to change the rate by 2\u00a0% or more."
     assert re.match(
         r"(About (1 more block|\d.* more blocks) would decide (the|1 of the) 2 undecided|More blocks would not)",
         supporting_text(found),

@@ -19,7 +19,13 @@ from loadbook.core.units import format_p_value, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.stats import text as words
-from loadbook.stats.headline import headline, neutral_caption, no_change_sentence, non_inferiority_headline
+from loadbook.stats.headline import (
+    headline,
+    neutral_caption,
+    no_change_clause,
+    no_change_sentence,
+    non_inferiority_headline,
+)
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
 from loadbook.stats.text import direction, margin_text, row_texts
 from loadbook.stats.verdict import loss_at_margin
@@ -229,8 +235,7 @@ class EffectsFigure(RowsFigure):
         if not phrases:
             return no_change_sentence(analysis)
         others = sum(map(len, decided.values())) < len(treatments)
-        rest = no_change_sentence(analysis).replace("No treatment", "; no other treatment") if others else "."
-        return "; ".join(phrases) + rest
+        return "; ".join([*phrases, *([no_change_clause(analysis)] if others else [])]) + "."
 
     def _decided_phrase(self, rows: list[AnalysisRow]) -> str:
         """Return "x, y and z serve fewer requests per second"; for a single treatment also the size of the change."""

@@ -119,12 +119,29 @@ class LatencyFigure(base.ReportFigure):
                 if row.verdict and row.verdict.kind in ("better", "worse"):
                     changes.setdefault(row.treatment, []).append((percentile, row))
         if not changes:
-            margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
-            return f"No treatment is shown to change any percentile by {margin} or more."
+            return self._no_change_caption()
         order = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment in changes]
         phrases = [f"{self.names[t]}: {_changes_phrase(changes[t], list(self.percentiles))}" for t in order[:3]]
         more = len(order) - len(phrases)
         return "; ".join(phrases) + (f"; {pluralize(more, 'more treatment')} with a shift." if more else ".")
+
+    def _no_change_caption(self) -> str:
+        """Return the caption if no percentile is shown to change: how many treatments are undecided or not compared."""
+        rows = [row for _, own in self.percentiles.values() for row in own.of_kind("treatment")]
+        states: dict[str, set[str]] = {}  # treatment -> kinds of its verdicts
+        for row in rows:
+            states.setdefault(row.treatment, set()).add(row.verdict.kind if row.verdict else "invalid")
+        not_compared = [name for name, kinds in states.items() if kinds == {"invalid"}]
+        undecided = [name for name, kinds in states.items() if "undecided" in kinds]
+        if len(not_compared) == len(states):
+            reasons = [row.verdict.reason for row in rows if row.verdict and row.verdict.reason]
+            return f"Not compared: {reasons[0]}." if reasons else "Not compared."
+        margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
+        text = f"no treatment is shown to change any percentile by {margin} or more"
+        if len(undecided) == len(states):
+            return f"Undecided: {text}."
+        counts = ((len(undecided), "undecided"), (len(not_compared), "not compared"))
+        return ", ".join([f"N{text[1:]}", *(f"{number} {word}" for number, word in counts if number)]) + "."
 
     @property
     def help(self) -> str:
