@@ -173,5 +173,9 @@ def test_lab_commands_print_status_and_exit_codes(tmp_path, monkeypatch):
         ill = run(doctor, [], env={"COLUMNS": "250"})
         assert ill.exit_code == 3
         assert "hosts trust" in ill.output
+        os.kill(Lab(tmp_path / ".cache/lab").status()[0].pid, signal.SIGKILL)
+        half = run(lab_command, ["status"])
+        assert (half.exit_code, half.output.count("\tdown"), half.output.count("\tup, process ")) == (3, 1, 1)
+        assert "next: loadbook lab up" in half.output
     finally:
         assert run(lab_command, ["down"]).output.count("\tdown") == 2
