@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from effort import examples
 from loadbook import host_metrics
 from loadbook.host_metrics import polled
-from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
+from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, finite_number, limit_repeats
 
 FOLDER = Path("tests/fixtures/traces")
 FILES = {p.name: p.read_bytes() for p in FOLDER.iterdir() if p.is_file()}
@@ -309,3 +309,169 @@ def test_repeated_problems_are_reported_once():
     assert Counter(p.name for p in said) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
     assert said[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"
     assert len(limit_repeats([Problem("gap", "x")] * MAX_REPEATED_PROBLEMS)) == MAX_REPEATED_PROBLEMS
+
+
+MUNIN_ANSWER = """# munin node at web
+> fetch cpu
+user.value {cpu[0]}
+nice.value {cpu[1]}
+system.value {cpu[2]}
+idle.value {cpu[3]}
+iowait.value {cpu[4]}
+irq.value {cpu[5]}
+softirq.value {cpu[6]}
+steal.value {cpu[7]}
+.
+> fetch memory
+apps.value 1000
+free.value 200
+buffers.value 30
+cached.value 70
+shmem.value 5
+slab.value 11
+page_tables.value 7
+per_cpu.value 2
+swap_cache.value 3
+swap.value 9000
+.
+> fetch if_eth0
+down.value {flow[0]}
+up.value {flow[1]}
+.
+> fetch if_err_eth0
+down.value {flow[0]}
+up.value {flow[1]}
+.
+> fetch if_eth1
+down.value U
+up.value 7
+.
+# Unknown service"""
+
+
+def test_every_number_of_a_munin_node_is_read() -> None:
+    before, after = (10, 0, 20, 900, 5, 1, 2, 3), (30, 5, 30, 950, 9, 4, 6, 7)
+    traces = read_polls(
+        "munin",
+        10,
+        (1000.0, 1000.0, MUNIN_ANSWER.format(cpu=before, flow=(5000, 700))),
+        (1010.0, 1010.0, MUNIN_ANSWER.format(cpu=after, flow=(9000, 1700))),
+    )
+    check(traces)
+    assert {metric: values(traces, metric) for metric in SHARES} == {
+        "cpu_busy": [pytest.approx(0.46)],
+        "cpu_user": [pytest.approx(0.25)],
+        "cpu_system": [pytest.approx(0.17)],
+        "cpu_iowait": [pytest.approx(0.04)],
+        "cpu_steal": [pytest.approx(0.04)],
+    }
+    assert values(traces, "memory_total") == [1328] * 2 and values(traces, "memory_used") == [1028] * 2
+    assert values(traces, "net_rx", "eth0") == [400.0] and values(traces, "net_tx", "eth0") == [100.0]
+    assert {row["item"] for row in traces.rows} == {"all", "eth0"}
+    assert [(p.name, p.message) for p in traces.problems] == [("munin_says", "if_eth1: Unknown service")] * 2
+
+
+def test_answer_to_an_unfinished_or_foreign_poll_is_no_sample() -> None:
+    whole = polled.format_poll(1000.0, 1000.0, "node_load1 1")
+    data = polled.header_line("node-exporter", 1) + whole + "@ 1001.0 1001.0\nnode_load1 9\n"
+    torn = host_metrics.read_traces("node-exporter", {"x": data.encode()})
+    assert values(torn, "load1") == [1.0]
+    assert [p.name for p in torn.problems] == ["torn_sample", "too_few_samples"]
+    foreign = host_metrics.read_traces("munin", {"x": data.encode()})
+    assert [p.name for p in foreign.problems] == ["no_munin_answers"] and not foreign.rows
+
+
+def test_plugins_of_a_munin_node_that_are_read_are_those_of_cpu_memory_and_interfaces() -> None:
+    offered = ["cpu", "df", "if_eth0", "if_err_eth0", "memory", "nginx_request"]
+    assert polled.usable_plugins(offered) == ["cpu", "if_eth0", "memory"]
+
+
+def node_text(stamp: str, rx: float, tx: float) -> list[str]:
+    return [
+        f'node_network_receive_bytes_total{{device="eth0"}} {rx} {stamp}',
+        f'node_network_transmit_bytes_total{{device="eth0"}} {tx} {stamp}',
+        f'node_network_receive_bytes_total{{device="eth1"}} {rx} {stamp}',
+        f"node_memory_MemTotal_bytes 1000 {stamp}",
+        f"node_memory_MemAvailable_bytes 300 {stamp}",
+        f"node_sockstat_TCP_inuse 5 {stamp}",
+        f"node_sockstat_TCP_tw 6 {stamp}",
+        f"node_load1 0.5 {stamp}",
+        f"go_goroutines 7 {stamp}",
+        f'node_cpu_seconds_total{{mode="idle"}} 7 {stamp}',
+    ]
+
+
+@pytest.mark.parametrize("stamps", [("1700000000000", "1700000004000"), ("1700000000.0", "1700000004.0")])
+def test_node_exporter_times_are_read_in_milliseconds_and_in_seconds(stamps: tuple[str, str]) -> None:
+    lines = [*node_text(stamps[0], 1000, 500), *node_text(stamps[1], 5000, 700)]
+    traces = host_metrics.read_traces("node-exporter", {"x": "\n".join(lines).encode()})
+    check(traces)
+    assert not traces.problems and traces.interval_s == 4 and traces.times == [1.7e9, 1.7e9 + 4]
+    assert {(row["metric"], row["item"]): row["value"] for row in traces.rows if row["t"] == 1.7e9 + 4} == {
+        ("net_rx", "eth0"): 1000.0, ("net_tx", "eth0"): 50.0, ("memory_used", "all"): 700.0,
+        ("memory_total", "all"): 1000.0, ("sockets_tcp_inuse", "all"): 5.0, ("sockets_tcp_tw", "all"): 6.0,
+        ("load1", "all"): 0.5,
+    }  # fmt: skip
+
+
+def rrd_text(*values_at: tuple[int, float]) -> bytes:
+    return ("  42\n\n" + "".join(f"{t}: {value:e}\n" for t, value in values_at)).encode()
+
+
+def test_rrd_values_become_shares_bytes_and_rates() -> None:
+    fields = {
+        "cpu-user": 30, "cpu-nice": 10, "cpu-system": 5, "cpu-irq": 3, "cpu-softirq": 2, "cpu-idle": 30,
+        "cpu-iowait": 12, "cpu-steal": 8, "memory-apps": 100, "memory-free": 20, "memory-buffers": 3,
+        "memory-cached": 7, "memory-slab": 5, "memory-page_tables": 1, "if_eth0-down": 400, "if_eth0-up": 50,
+        "if_err_eth0-down": 1, "if_err_eth0-up": 1, "if_eth1-up": 9,
+    }  # fmt: skip
+    files = {f"vm-{name}-d.txt": rrd_text((1000000, value), (1000010, value)) for name, value in fields.items()}
+    traces = host_metrics.read_traces("rrd", files)
+    check(traces)
+    assert traces.interval_s == 10 and not traces.problems
+    assert {(row["metric"], row["item"]): row["value"] for row in traces.rows if row["t"] == 1000010} == {
+        ("cpu_user", "all"): pytest.approx(0.40), ("cpu_system", "all"): pytest.approx(0.10),
+        ("cpu_iowait", "all"): pytest.approx(0.12), ("cpu_steal", "all"): pytest.approx(0.08),
+        ("cpu_busy", "all"): pytest.approx(0.58), ("memory_used", "all"): 106.0, ("memory_total", "all"): 136.0,
+        ("net_rx", "eth0"): 400.0, ("net_tx", "eth0"): 50.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "gaps"), [(1000030, []), (1000051, ["gap"])])
+def test_missing_time_in_a_munin_database_is_a_gap_from_three_times_the_usual_step(last: int, gaps: list[str]) -> None:
+    times = [1000000, 1000010, 1000020, last]
+    files = {f"vm-if_eth0-{name}-d.txt": rrd_text(*((t, 5.0) for t in times)) for name in ("down", "up")}
+    traces = host_metrics.read_traces("rrd", files)
+    assert [p.name for p in traces.problems] == gaps and all(p.t == last for p in traces.problems)
+    assert values(traces, "net_rx", "eth0") == [5.0] * 4
+
+
+def test_xport_without_times_has_those_of_its_start_and_step() -> None:
+    traces = host_metrics.read_traces("rrd", {"x": RRD["xport-no-times.xml"].replace(b"<step>1<", b"<step>5<")})
+    assert traces.times[0] == 1795328232 + 5 and traces.interval_s == 5
+    assert values(traces, "cpu_user")[1] == pytest.approx(130 / (130 + 29))
+
+
+def test_coarser_averages_of_a_dump_are_read_only_for_earlier_times() -> None:
+    rows = "<!-- 2026 / {} --> <row><v> {} </v></row>"
+    fine = "<rra><cf>AVERAGE</cf>" + rows.format(200, 1.0) + rows.format(210, 2.0)
+    coarse = "<rra><cf>AVERAGE</cf>" + rows.format(100, 7.0) + rows.format(200, 8.0)
+    highest = "<rra><cf>MAX</cf>" + rows.format(50, 9.0)
+    assert polled._read_dump(fine + coarse + highest) == {100: 7.0, 200: 1.0, 210: 2.0}
+
+
+def test_first_of_two_values_for_one_time_is_read_and_the_shorter_interval_counts() -> None:
+    day = polled.header_line("node-exporter", 2) + polled.format_poll(1000, 1000, "node_load1 1")
+    again = polled.header_line("node-exporter", 1) + "".join(
+        polled.format_poll(t, t, f"node_load1 {t}") for t in (1000, 1001)
+    )
+    traces = host_metrics.read_traces("node-exporter", {"a": day.encode(), "b": again.encode()})
+    check(traces)
+    assert values(traces, "load1") == [1.0, 1001.0] and traces.interval_s == 1
+
+
+@pytest.mark.parametrize(("value", "number"), [
+    ("1.5", 1.5), (0, 0.0), (True, None), (-1, None), (1e18, None), ("inf", None), (None, None), ("x", None),
+])  # fmt: skip
+def test_number_of_a_monitor_is_finite_and_not_negative(value: object, number: float | None) -> None:
+    assert finite_number(value) == number

@@ -114,3 +114,75 @@ def test_sampler_uses_cpu_time_below_a_clock_tick():
     assert values(traces, "process_cpu", "httpd:7") == pytest.approx([0.02] * 3)
     older = parse_sampler("\n".join(line for line in text.splitlines() if not line.endswith(" 0 1")).encode())
     assert values(older, "process_cpu", "httpd:7") == [0.0] * 3
+
+
+def sampled(*blocks: str, page_bytes: int = 4096) -> bytes:
+    """Return output of the sampler with these samples, one every second, with 100 ticks a second."""
+    samples = [f"@ {n} httpd:7\n{10 + n}.0 50.0\n{block}\n." for n, block in enumerate(blocks)]
+    return "\n".join([f"loadbook-sampler 1 1000.0 10.0 100 {page_bytes} 1", *samples, ""]).encode()
+
+
+def process(ticks: tuple[int, int], start: int, pages: int) -> str:
+    return f"7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 {ticks[0]} {ticks[1]} 0 0 20 0 1 0 {start} 5000000 {pages} " + "0 " * 28
+
+
+def test_every_number_of_a_sample_is_read() -> None:
+    def block(cpu: str, rx: int, tx: int, ticks: tuple[int, int]) -> str:
+        flow = f"  eth0: {rx} 1 2 3 4 5 6 7 {tx} 1 2 3 4 5 6 7\n  eth1: 0 0 0 0 0 0 0 0 {tx} 0 0 0 0 0 0 0"
+        gauges = "MemTotal: 1000 kB\nMemAvailable: 300 kB\n0.25 0.5 0.75 1/100 9\nTCP: inuse 4 orphan 1 tw 6 alloc 7"
+        return f"cpu {cpu} 90 90\n{flow}\n{gauges}\n{process(ticks, 900, 30)}"
+
+    first, second = "10 0 20 900 5 1 2 3", "30 5 30 950 9 4 6 7"
+    traces = parse_sampler(
+        sampled(block(first, 1000, 500, (10, 5)), block(second, 5000, 700, (20, 15)), page_bytes=16384)
+    )
+    check(traces)
+    assert not traces.problems and traces.times == [1000.0, 1001.0]
+    assert {(row["metric"], row["item"]): row["value"] for row in traces.rows if row["t"] == 1001.0} == {
+        ("cpu_user", "all"): pytest.approx(0.25), ("cpu_system", "all"): pytest.approx(0.17),
+        ("cpu_iowait", "all"): pytest.approx(0.04), ("cpu_steal", "all"): pytest.approx(0.04),
+        ("cpu_busy", "all"): pytest.approx(0.46), ("net_rx", "eth0"): 4000.0, ("net_tx", "eth0"): 200.0,
+        ("net_rx", "eth1"): 0.0, ("net_tx", "eth1"): 200.0, ("memory_used", "all"): 700 * 1024,
+        ("memory_total", "all"): 1000 * 1024, ("load1", "all"): 0.25, ("sockets_tcp_inuse", "all"): 4.0,
+        ("sockets_tcp_tw", "all"): 6.0, ("process_rss", "httpd:7"): 30 * 16384,
+        ("process_cpu", "httpd:7"): pytest.approx(0.2),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("ticks", "start", "problem"), [
+    ((10, 4), 900, "counter_went_back"), ((90, 90), 901, "process_gone"), ((10, 5), 900, None),
+])  # fmt: skip
+def test_process_whose_id_was_used_again_has_no_cpu_time(
+    ticks: tuple[int, int], start: int, problem: str | None
+) -> None:
+    cpu = "cpu {} 0 0 {} 0 0 0 0\n"
+    traces = parse_sampler(
+        sampled(cpu.format(1, 1) + process((10, 5), 900, 30), cpu.format(2, 2) + process(ticks, start, 30))
+    )
+    assert [p.name for p in traces.problems] == ([problem] if problem else [])
+    assert values(traces, "process_cpu", "httpd:7") == ([] if problem else [0.0])
+
+
+@pytest.mark.parametrize("state", range(8))
+def test_cpu_times_that_went_back_give_no_share_except_idle_and_iowait(state: int) -> None:
+    before, after = [100] * 8, [110 if n != state else 99 for n in range(8)]
+    traces = parse_sampler(sampled(*(f"cpu {' '.join(map(str, counts))}" for counts in (before, after))))
+    waiting = state in (3, 4)
+    assert [p.name for p in traces.problems] == ([] if waiting else ["counter_went_back"])
+    assert values(traces, "cpu_busy") == ([pytest.approx(6 / 7)] if waiting else [])
+
+
+@pytest.mark.parametrize(("uptime", "gaps"), [("13.0", 0), ("13.1", 1)])
+def test_sampler_gap_is_longer_than_three_intervals(uptime: str, gaps: int) -> None:
+    text = sampled("cpu 1 0 0 1 0 0 0 0", "cpu 2 0 0 2 0 0 0 0").replace(b"11.0", uptime.encode())
+    traces = parse_sampler(text)
+    assert [p.name for p in traces.problems] == ["gap"] * gaps
+    assert values(traces, "cpu_busy") == [0.5] * (1 - gaps)
+
+
+def test_sample_that_is_out_of_order_or_has_no_cpu_is_not_read() -> None:
+    text = sampled(*(f"cpu {n} 0 0 {n} 0 0 0 0" for n in range(1, 5)))
+    for change in ((b"12.0 50.0", b"11.0 50.0"), (b"cpu 3 0 0 3 0 0 0 0", b"MemTotal: 1000 kB"), (b"cpu 3", b"cpu -3")):
+        traces = parse_sampler(text.replace(*change))
+        assert [p.name for p in traces.problems] == ["unreadable_sample"]
+        assert traces.times == [1000.0, 1001.0, 1003.0] and values(traces, "cpu_busy") == [0.5] * 2
