@@ -381,6 +381,16 @@ def test_answer_to_an_unfinished_or_foreign_poll_is_no_sample() -> None:
     assert [p.name for p in foreign.problems] == ["no_munin_answers"] and not foreign.rows
 
 
+def test_line_of_an_answer_that_is_no_value_is_reported_and_memory_alone_is_a_sample() -> None:
+    memory = "node_memory_MemTotal_bytes 10\nnode_memory_MemAvailable_bytes 4"
+    traces = read_polls("node-exporter", 1, (1000.0, 1000.0, memory), (1001.0, 1001.0, memory))
+    assert values(traces, "memory_used") == [6.0, 6.0] and not traces.problems
+    problems: list[Problem] = []
+    lines = ["> fetch cpu", "user.value 5", "user.value five", "", ".", "multigraph x", "a.value 1", "b.value U"]
+    assert polled.read_values(lines, problems) == {"cpu": {"user": 5.0}, "x": {"a": 1.0}}
+    assert problems == [Problem("unreadable_line", "cpu: 'user.value five'")]
+
+
 def test_plugins_of_a_munin_node_that_are_read_are_those_of_cpu_memory_and_interfaces() -> None:
     offered = ["cpu", "df", "if_eth0", "if_err_eth0", "memory", "nginx_request"]
     assert polled.usable_plugins(offered) == ["cpu", "if_eth0", "memory"]
@@ -391,6 +401,7 @@ def node_text(stamp: str, rx: float, tx: float) -> list[str]:
         f'node_network_receive_bytes_total{{device="eth0"}} {rx} {stamp}',
         f'node_network_transmit_bytes_total{{device="eth0"}} {tx} {stamp}',
         f'node_network_receive_bytes_total{{device="eth1"}} {rx} {stamp}',
+        f'node_network_transmit_bytes_total{{device="eth2"}} {tx} {stamp}',
         f"node_memory_MemTotal_bytes 1000 {stamp}",
         f"node_memory_MemAvailable_bytes 300 {stamp}",
         f"node_sockstat_TCP_inuse 5 {stamp}",

@@ -186,3 +186,10 @@ def test_sample_that_is_out_of_order_or_has_no_cpu_is_not_read() -> None:
         traces = parse_sampler(text.replace(*change))
         assert [p.name for p in traces.problems] == ["unreadable_sample"]
         assert traces.times == [1000.0, 1001.0, 1003.0] and values(traces, "cpu_busy") == [0.5] * 2
+
+
+def test_interface_and_process_that_come_later_have_a_rate_from_their_second_sample_on() -> None:
+    late = "\neth0: 9000 1 2 3 4 5 6 7 9000 1 2 3 4 5 6 7\n" + process((90, 90), 900, 30)
+    traces = parse_sampler(sampled("cpu 1 0 0 1 0 0 0 0", *(f"cpu {n} 0 0 {n} 0 0 0 0{late}" for n in (2, 3))))
+    assert not traces.problems
+    assert values(traces, "net_rx", "eth0") == values(traces, "process_cpu", "httpd:7") == [0.0]

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from loadbook.store.run_record import ConditionChange, RunConditions, condition_changes, treatment_contrast
+from loadbook.store.run_record import (
+    ConditionChange,
+    RunConditions,
+    condition_changes,
+    fact_differences,
+    treatment_contrast,
+)
 from loadbook.store.tables import read_run_conditions
 from recorded_run import FIXTURE
 from run_records import changed_record
@@ -143,3 +149,27 @@ def _json(spec: dict[str, Any]) -> str:
     import json
 
     return json.dumps(spec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "differs"),
+    [
+        ("tolerance", 1000, 1020, False), ("tolerance", 1000, 980, False), ("tolerance", 1000, 1021, True),
+        ("tolerance", 1000, 979, True), ("tolerance", "x", "y", True), ("exact", 1000, 1001, True),
+        ("exact", 1000, 1000, False), ("info", 1, 2, False), ("exact", None, 5, True), ("exact", 5, None, True),
+    ],
+)  # fmt: skip
+def test_fact_differs_by_more_than_its_kind_allows(kind: str, old: Any, new: Any, differs: bool) -> None:
+    before, after = ({} if value is None else {"fact": {"value": value, "kind": kind}} for value in (old, new))
+    found = fact_differences(before, after)
+    assert [tuple(one) for one in found] == ([("fact", old, new, kind)] if differs else [])
+
+
+def test_second_host_of_a_role_is_compared_with_the_second_host_of_that_role(recorded: RunConditions) -> None:
+    def with_webs(*cpus: int) -> RunConditions:
+        webs = {f"web-{n}": {"roles": ["web"], "cpus": [cpu]} for n, cpu in enumerate(cpus, 1)}
+        hosts = {"driver": {"roles": ["driver"], "cpus": [0]}, **dict(reversed(webs.items()))}
+        return with_run_record(replace(recorded, facts={}), hosts=hosts)
+
+    (change,) = condition_changes(with_webs(1, 2), with_webs(1, 3))
+    assert change == ConditionChange("host", "CPUs in use", "2", "3", ("web 2",))
