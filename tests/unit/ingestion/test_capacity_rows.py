@@ -105,3 +105,24 @@ def test_capacity_is_that_of_the_search_without_exploration_and_probes_that_do_n
         pytest.approx(200)
     )
     assert capacity_of([probe(200, None)]) is None
+
+
+@pytest.mark.parametrize(("answered", "late"), [(180, True), (178, False)])
+def test_connections_are_busy_from_nine_tenths_of_the_time_on(answered: int, late: bool) -> None:
+    """Two connections for a second with requests of 10 ms each."""
+    queued = rows({30: answered}, actual_ms={10: answered}, rate=220, max_connections=2)
+    assert is_driver_late(queued, OBJECTIVE) is late
+    queued.record.workload.pop("max_connections")
+    assert not is_driver_late(queued, OBJECTIVE)
+
+
+def test_requests_that_were_offered_are_the_rate_times_the_duration() -> None:
+    probe = rows({5: 199}, rate=100)
+    probe.record.workload["duration_s"] = 2.0
+    outcome = probe_outcome(probe, OBJECTIVE)
+    assert outcome is not None and outcome.share_within == pytest.approx(199 / 200)
+
+
+def test_late_start_does_not_count_if_the_objective_is_about_the_time_from_the_actual_start() -> None:
+    by_service_time = OBJECTIVE.model_copy(update={"metric": "service_time"})
+    assert not is_driver_late(rows({5: 100}, actual_ms={40: 100}), by_service_time)

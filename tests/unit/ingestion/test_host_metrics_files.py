@@ -10,7 +10,7 @@ import pytest
 
 from added_metrics import added, project_to_add_to
 from loadbook.core.errors import DataError, UsageError
-from loadbook.ingestion.host_metrics import AddedFiles
+from loadbook.ingestion.host_metrics import AddedFiles, trial_span
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.ledger import AddedTraceFiles
@@ -165,3 +165,26 @@ def test_added_metrics_of_one_kind_are_one_ledger_event(layout, tmp_path):
     lines = [json.loads(x) for x in (run_of(layout) / "ledger.jsonl").read_text().splitlines()]
     events = [e for e in lines if e["event"] == "traces-added"]
     assert [(e["kind"], len(e["read"])) for e in events] == [("rrd", 8), ("sadf-csv", 1)]
+
+
+@pytest.mark.parametrize(("started", "duration_s", "span"), [
+    (1000.0, 8.0, (1000.0, 1008.0)), (None, 8.0, (1002.0, 1006.0)), (1000.0, None, (1002.0, 1006.0)),
+])  # fmt: skip
+def test_trial_lasts_from_its_start_or_else_for_its_measurement(
+    started: float | None, duration_s: float | None, span: tuple[float, float]
+) -> None:
+    assert trial_span(record(started=started, duration_s=duration_s, window=(1002.0, 1006.0))) == span
+
+
+@pytest.mark.parametrize(("first", "words"), [
+    (1000, "one every 60\xa0s, trials of 8\xa0s at most"), (5000, "is the clock's offset or the zone wrong"),
+    (800, "is the clock's offset or the zone wrong"), (1015, None), (1022, None),
+])  # fmt: skip
+def test_files_without_a_sample_in_any_trial_are_reported(tmp_path: Path, first: int, words: str | None) -> None:
+    file = tmp_path / "1-node.txt"
+    file.write_text("".join(f"node_load1 {n} {first + 60 * n}.0\n" for n in range(2)))
+    added_files = AddedTraceFiles("web", "web", "node-exporter", 0.0, ((file.name, trial_record.sha256_file(file)),))
+    trials = [record(started=1015.0, duration_s=8.0), record(started=1040.0, duration_s=2.0)]
+    problems = list(AddedFiles(tmp_path, (added_files,)).problems(trials))
+    assert [problem["name"] for problem in problems] == (["outside"] if words else [])
+    assert not words or words in problems[0]["message"]

@@ -13,6 +13,7 @@ from loadbook.ingestion.interleaved import (
     cpu_measurements,
     own_processes,
     read_slices,
+    slice_samples,
 )
 from loadbook.store.trial_record import InterleavedRecord, ServiceRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
@@ -193,3 +194,48 @@ def test_output_of_the_alternation_script_is_read() -> None:
 def test_damaged_output_of_the_alternation_script_is_refused(text: str) -> None:
     with pytest.raises((ValueError, LookupError)):
         read_slices(text)
+
+
+PIECES = """clock 100.0 1700000000.0
+slice 1 99.0 99.1 - - - -
+piece 0 100.0 100.5 1000 200000000 100000000
+piece 0 100.6 101.0 400 - 400000000
+slice 0 100.0 101.2 2000 500000000 300000000 0
+slice 0 102.0 102.1 70 10000000 20000000 0
+"""
+
+
+def test_last_piece_of_a_long_slice_is_what_the_others_leave_of_it() -> None:
+    long, short = read_slices(PIECES).slices_of(0)
+    first, second, rest = long.pieces
+    assert (first.start_s, first.end_s, second.start_s, second.end_s) == (100.0, 100.5, 100.6, 101.0)
+    assert (rest.arm, rest.start_s, rest.end_s, rest.received_bytes) == (0, 101.0, 101.2, 600.0)
+    assert (rest.generator_cpu_s, rest.service_cpu_s) == (None, 0.0)
+    assert (short.pieces, short.received_bytes, short.generator_cpu_s, short.service_cpu_s) == ([], 70.0, 0.01, 0.02)
+
+
+def test_samples_of_pieces_are_a_series_of_their_own_from_the_first_slice_of_the_block() -> None:
+    samples = slice_samples(read_slices(PIECES), 0)
+    pieces = {(s.x, s.metric): s.value for s in samples if s.series == "piece"}
+    assert pieces == {
+        (1.0, "slice"): pytest.approx(0.5), (1.0, "received_per_s"): pytest.approx(2000),
+        (1.0, "generator_cpu"): pytest.approx(0.4), (1.0, "service_cpu"): pytest.approx(0.2),
+        (1.6, "slice"): pytest.approx(0.4), (1.6, "received_per_s"): pytest.approx(1000),
+        (1.6, "service_cpu"): pytest.approx(1.0), (2.0, "slice"): pytest.approx(0.2),
+        (2.0, "received_per_s"): pytest.approx(3000), (2.0, "service_cpu"): 0.0,
+    }  # fmt: skip
+    assert [s.x for s in samples if (s.series, s.metric) == ("slice", "slice")] == [1.0, 3.0]
+
+
+def test_slices_that_lasted_too_long_are_counted_without_the_first_and_the_last() -> None:
+    lengths = [0.09, 0.02, 0.025, 0.04, 0.07, 0.09]
+    log = SliceLog([Slice(arm, n, n + (s if arm == 0 else 9)) for n, s in enumerate(lengths) for arm in (0, 1)])
+    assert log.late_share(0, 0.025) == 0.5
+    assert log.late_share(0, 0.05) == 0.0
+    assert SliceLog([Slice(0, 0, 1), Slice(0, 2, 3)]).late_share(0, 0.025) is None
+
+
+def test_offered_rate_and_counts_of_an_interleaved_trial_are_as_its_tool_told_them() -> None:
+    rows = (*report(10_000).measurements, Measurement("offered_per_s", "value", 300.0, "1/s", "300"))
+    values = values_of(active_report(ParsedReport(rows, span=(1.0, 6.0)), record(), FORTY_SLICES))
+    assert values["offered_per_s", "value"] == 300.0 and values["ok", "count"] == 10_000

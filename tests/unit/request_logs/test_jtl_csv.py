@@ -325,3 +325,13 @@ def test_jtl_sub_result_ends_with_its_parent_but_for_rounding(elapsed_ms: int, a
     head = "timeStamp,elapsed,label,responseCode,success,threadName\n"
     rows = f"1700000000000,10,a,200,true,t 1\n1700000000000,{elapsed_ms},a-0,200,true,t 1\n"
     assert summarise((head + rows).encode(), "jmeter").total().attempts == attempts
+
+
+def test_jtl_aggregated_rows_count_in_their_second_and_have_no_status() -> None:
+    head = b"timeStamp,elapsed,label,responseCode,success,SampleCount,ErrorCount\n"
+    rows = [(0, 200, b"true", 1, 0), (100, 503, b"false", 1, 1), (200, 200, b"true", 50, 3), (1300, 200, b"true", 7, 0)]
+    summary = read(head + b"".join(b"%d,20,a,%d,%s,%d,%d\n" % (1795213331000 + row[0], *row[1:]) for row in rows))
+    assert summary.per_second_counts() == [(0, 52, 48, 4), (1, 7, 7, 0)]
+    total = summary.total()
+    assert (total.attempts, total.answered, total.ok, total.errors) == (59, 59, 55, 4)
+    assert total.classes == {0: 57, 2: 1, 5: 1} and total.outcomes["errors_other"] == 3

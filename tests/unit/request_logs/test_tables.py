@@ -195,3 +195,29 @@ def test_data_format_page_lists_every_column_of_requests_with_its_type() -> None
     for field in SCHEMA:
         kind = "text" if pa.types.is_dictionary(field.type) else str(field.type)
         assert f"`{field.name}` {kind}{'?' * field.nullable} " in text.replace("\n", " "), field.name
+
+
+@pytest.mark.parametrize(("status", "answered", "outcome"), [
+    (-1, 0, "errors_other"), (100, 1, "errors_other"), (199, 1, "errors_other"), (200, 1, "ok"), (399, 1, "ok"),
+    (400, 1, "errors_status"), (599, 1, "errors_status"),
+])  # fmt: skip
+def test_outcome_of_a_row_of_h2load_is_that_of_its_status(status: int, answered: int, outcome: str) -> None:
+    total = summarise(b"1795212837845653\t%d\t283\n" % status, "h2load").total()
+    assert (total.attempts, total.answered, total.outcomes) == (1, answered, {outcome: 1})
+    assert total.classes == ({status // 100: 1} if answered else {})
+
+
+def test_log_is_read_from_the_line_after_an_earlier_run() -> None:
+    skipped = len(b"".join(H2LOAD.splitlines(keepends=True)[:200]))
+    assert summarise(H2LOAD, "h2load", start=skipped).total().attempts == 300
+
+
+@pytest.mark.parametrize(("days", "refused"), [(29, False), (31, True), (-29, False), (-31, True)])
+def test_row_more_than_30_days_from_the_first_is_refused(days: int, refused: bool) -> None:
+    rows = b"1795212837845653\t200\t3\n%d\t200\t3\n" % (1795212837845653 + days * 86_400_000_000)
+    if refused:
+        with pytest.raises(ParseError, match="more than 30 days") as error:
+            summarise(rows, "h2load")
+        assert error.value.line == 2
+    else:
+        assert summarise(rows, "h2load").total().attempts == 2
