@@ -486,3 +486,32 @@ def test_first_of_two_values_for_one_time_is_read_and_the_shorter_interval_count
 ])  # fmt: skip
 def test_number_of_a_monitor_is_finite_and_not_negative(value: object, number: float | None) -> None:
     assert finite_number(value) == number
+
+
+@pytest.mark.parametrize(("last_s", "gaps"), [(30, []), (31, ["gap"])])
+def test_sample_of_sadf_over_more_than_three_usual_intervals_is_a_gap(last_s: int, gaps: list[str]) -> None:
+    lines = ["# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle"]
+    lines += [f"vm;{s};{t};-1;30;0;0;0;0;70" for s, t in ((10, 1000), (10, 1010), (10, 1020), (last_s, 1020 + last_s))]
+    traces = host_metrics.read_traces("sadf-csv", {"x": "\n".join(lines).encode()})
+    assert [p.name for p in traces.problems] == gaps and traces.interval_s == 10
+    assert values(traces, "cpu_user") == [pytest.approx(0.3)] * (4 - len(gaps))
+
+
+def test_memory_of_sadf_without_what_is_available_is_reported() -> None:
+    memory = {"memfree": 2000, "memused": 700, "memused-percent": 23.33, "buffers": 50, "cached": 200, "slab": 50}
+    traces = read_sadf(*[{"memory": memory}, {"memory": memory | {"avail": 3001}}])
+    assert [p.name for p in traces.problems] == ["memory_not_told"] * 2 and not traces.rows
+
+
+def test_memory_of_a_munin_database_needs_every_part_of_it() -> None:
+    parts = ("apps", "free", "buffers", "cached", "slab", "page_tables")
+    files = {f"vm-memory-{name}-g.txt": rrd_text((1000000, 5), (1000010, 5)) for name in parts}
+    assert values(host_metrics.read_traces("rrd", files), "memory_total") == [30.0] * 2
+    for name in files:
+        fewer = {other: data for other, data in files.items() if other != name}
+        assert not host_metrics.read_traces("rrd", fewer).rows
+
+
+def test_node_exporter_may_be_asked_several_times_a_second() -> None:
+    data = "".join(f"node_load1 1 {t}\n" for t in (1000.25, 1000.5, 1000.75)).encode()
+    assert host_metrics.read_traces("node-exporter", {"x": data}).interval_s == 0.25

@@ -329,9 +329,16 @@ def test_jtl_sub_result_ends_with_its_parent_but_for_rounding(elapsed_ms: int, a
 
 def test_jtl_aggregated_rows_count_in_their_second_and_have_no_status() -> None:
     head = b"timeStamp,elapsed,label,responseCode,success,SampleCount,ErrorCount\n"
-    rows = [(0, 200, b"true", 1, 0), (100, 503, b"false", 1, 1), (200, 200, b"true", 50, 3), (1300, 200, b"true", 7, 0)]
+    rows = [(0, 200, b"true", 1, 0), (50, 200, b"true", 1, 0), (100, 503, b"false", 1, 1)]
+    rows += [(200, 200, b"true", 50, 3), (1300, 200, b"true", 7, 0)]
     summary = read(head + b"".join(b"%d,20,a,%d,%s,%d,%d\n" % (1795213331000 + row[0], *row[1:]) for row in rows))
-    assert summary.per_second_counts() == [(0, 52, 48, 4), (1, 7, 7, 0)]
+    assert summary.per_second_counts() == [(0, 53, 49, 4), (1, 7, 7, 0)]
     total = summary.total()
-    assert (total.attempts, total.answered, total.ok, total.errors) == (59, 59, 55, 4)
-    assert total.classes == {0: 57, 2: 1, 5: 1} and total.outcomes["errors_other"] == 3
+    assert (total.attempts, total.answered, total.ok, total.errors) == (60, 60, 56, 4)
+    assert total.classes == {0: 57, 2: 2, 5: 1} and total.outcomes["errors_other"] == 3
+
+
+def test_jtl_without_a_column_success_is_judged_by_its_status(way: str) -> None:
+    rows = b"".join(b"1795213331189,20,a,%d\n" % status for status in (100, 200, 302, 399, 404, 500, 503))
+    total = read(b"timeStamp,elapsed,label,responseCode\n" + rows).total()
+    assert total.outcomes == {"ok": 3, "errors_status": 3, "errors_other": 1}

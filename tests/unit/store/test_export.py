@@ -195,3 +195,11 @@ def test_export_writes_csv_and_benchstat_files(source_project, tmp_path, monkeyp
     counted = {row["trial"] for row in rates if row["valid"] == "True"}
     assert sum(line.startswith("BenchmarkTrial/treatment=") for line in lines) == len(counted) > 0
     assert exit_code(monkeypatch, "export", STUDY, "--as", "benchstat", "--metric", "nonsense", "--out", "-") == 2
+
+
+def test_archive_of_a_run_that_has_one_more_file_here_is_refused(archive, target_project, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "import", str(archive)) == 0
+    (run_of(target_project) / "notes.txt").write_text("mine")
+    capsys.readouterr()
+    assert exit_code(monkeypatch, "import", str(archive)) == 2
+    assert "is here already, and 1 files of it differ: notes.txt" in capsys.readouterr().err
