@@ -197,9 +197,14 @@ def test_export_writes_csv_and_benchstat_files(source_project, tmp_path, monkeyp
     assert exit_code(monkeypatch, "export", STUDY, "--as", "benchstat", "--metric", "nonsense", "--out", "-") == 2
 
 
-def test_archive_of_a_run_that_has_one_more_file_here_is_refused(archive, target_project, monkeypatch, capsys):
+def test_archive_of_a_run_with_one_file_more_or_less_here_is_refused(archive, target_project, monkeypatch, capsys):
     assert exit_code(monkeypatch, "import", str(archive)) == 0
-    (run_of(target_project) / "notes.txt").write_text("mine")
+    notes, hosts = run_of(target_project) / "notes.txt", run_of(target_project) / "hosts.toml"
+    notes.write_text("mine")
     capsys.readouterr()
     assert exit_code(monkeypatch, "import", str(archive)) == 2
     assert "is here already, and 1 files of it differ: notes.txt" in capsys.readouterr().err
+    notes.unlink()
+    hosts.unlink()
+    assert exit_code(monkeypatch, "import", str(archive)) == 2
+    assert "1 files of it differ: hosts.toml" in capsys.readouterr().err
