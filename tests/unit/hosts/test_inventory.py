@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from hostile_texts import CORPUS, HTML, PATHS, SHELL, TEMPLATES, TERMINAL, silent
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
+from loadbook.hosts.inventory import HostEntry, HostsFile, format_entry, read_hosts
 from loadbook.hosts.keys import Endpoint
 from loadbook.hosts.remote import RemoteHost
 
@@ -103,3 +103,25 @@ def test_aliases_of_one_machine_have_separate_work_folders():
     ends = [Endpoint(alias, "192.0.2.1", 22, "me", "192.0.2.1", ()) for alias in ("load1", "web1")]
     first, second = (RemoteHost(end, HostEntry(roles=("driver",)), "run") for end in ends)
     assert first.workdir != second.workdir
+
+
+def test_prices_of_hosts_are_recorded_and_hosts_without_one_left_out():
+    hosts = {"a": HostEntry(roles=("web",), price_per_month=8.5), "b": HostEntry(roles=("driver", "web"))}
+    known = HostsFile(hosts=hosts, currency="EUR", external_prices={"lb": 12})
+    assert known.price_record() == {"currency": "EUR", "hosts": {"a": 8.5}, "external": {"lb": 12}}
+    assert (known.with_role("web"), known.with_role("driver"), known.with_role("lb")) == (["a", "b"], ["b"], [])
+
+
+def test_entry_of_a_hosts_file_is_read_as_it_was_written(tmp_path):
+    file, values = tmp_path / "hosts.toml", {"roles": ["web"], "port": 2300, "cpus": [1, 2], "workdir": "/srv/größe"}
+    file.write_text("\n".join(format_entry(alias, values) for alias in ("web", "web-2")))
+    known = read_hosts(file).hosts
+    assert list(known) == ["web", "web-2"] and known["web-2"] == HostEntry.model_validate(values)
+
+
+def test_hosts_file_that_is_a_folder_or_names_a_key_twice_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"hosts file .*: Is a directory"):
+        read_hosts(tmp_path)
+    (tmp_path / "hosts.toml").write_text('[hosts.a]\nroles = ["web"]\nallow = ["tc"]\nmay = ["tc"]\n')
+    with pytest.raises(StudyError, match="allow"):
+        read_hosts(tmp_path / "hosts.toml")

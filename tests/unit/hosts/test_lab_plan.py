@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.lab import cpu_masks, plan_hosts
+from loadbook.hosts.lab import Lab, check_idle, cpu_masks, lab_kind, lab_lock_owners, plan_hosts, read_lab_record
+from loadbook.hosts.sshd import Sshd
+from loadbook.store.trial_record import write_json
 
 SMALL = {"driver": ("driver",), "web": ("web",)}
 counts = st.dictionaries(st.sampled_from(["driver", "web", "balancer", "app", "store"]), st.integers(1, 4))
@@ -76,3 +78,49 @@ def test_lab_has_no_cpu_masks_if_servers_would_get_too_few_cpus(monkeypatch):
     assert set(masks(2, 2).values()) == {None}
     assert masks(2, 4) == masks(2, 1)  # not to be had: who names them is told so
     assert masks(6, 2) == masks(6, 1) == {"driver": (0, 1), "web": (2, 3), "app": (4, 5)}
+
+
+def test_lab_on_one_cpu_has_no_cpu_masks(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    assert cpu_masks(SMALL) == {"driver": None, "web": None}
+
+
+def test_hosts_of_a_lab_without_a_record_are_a_driver_and_a_web_host(tmp_path):
+    lab = Lab.load(tmp_path, min_hosts={"web": 2})
+    assert list(lab.hosts) == ["driver", "web", "web-2"] and (lab.kind, lab.min_server_cpus) == ("loopback", 1)
+    assert lab_kind(tmp_path / "hosts.toml") == "" and lab.status() == [] and lab.owners() == []
+
+
+def test_lab_is_loaded_as_it_was_recorded_unless_asked_otherwise(tmp_path):
+    host = {"roles": ["driver"], "address": "127.0.1.1", "port": 1, "service_port": 2, "cpus": None}
+    hosts = {"driver": host, "driver-2": host, "balancer": host | {"roles": ["balancer"]}}
+    write_json(tmp_path / "lab.json", {"kind": "netns", "least": 3, "hosts": hosts})
+    lab = Lab.load(tmp_path)
+    assert list(lab.hosts) == list(hosts) and (lab.kind, lab.min_server_cpus) == ("netns", 3)
+    assert lab_kind(tmp_path / "hosts.toml") == "netns"
+    asked = Lab.load(tmp_path, 1, {"balancer": 0, "web": 1}, kind="loopback", min_server_cpus=2)
+    assert (list(asked.hosts), asked.kind, asked.min_server_cpus) == (["driver", "web"], "loopback", 2)
+    with pytest.raises(UsageError, match="the lab has no host 'wbe'") as refused:
+        Lab.load(tmp_path).restore_link("wbe")
+    assert refused.value.hint == "hosts: driver, driver-2, balancer"
+    assert asked.status() == []  # the record is of the other kind of lab
+
+
+def test_lab_record_of_an_older_version_has_only_hosts(tmp_path):
+    write_json(tmp_path / "lab.json", {"driver": {"port": 1}, "web-2": {"port": 2}})
+    assert read_lab_record(tmp_path) == {
+        "kind": "loopback",
+        "hosts": {"driver": {"port": 1, "roles": ["driver"]}, "web-2": {"port": 2, "roles": ["web"]}},
+    }
+    assert lab_kind(tmp_path / "hosts.toml") == "loopback"
+
+
+def test_lab_host_that_never_started_is_idle(tmp_path):
+    assert lab_lock_owners(tmp_path / "work") == []
+    check_idle([Sshd("web", "127.0.1.1", 1, 2, None, tmp_path)])
+
+
+def test_lab_in_a_folder_that_sshd_cannot_read_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="the lab cannot live in"):
+        Lab(tmp_path / 'a"b').up()
+    assert not (tmp_path / 'a"b').exists()
