@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loadbook.core import clock as time
 from loadbook.core.errors import ToolError
-from loadbook.execution.load import LEAD_S, MAX_LEAD_S, LoadJobs
+from loadbook.execution.load import LEAD_S, MAX_LEAD_S, LoadJobs, _exit_text, _unreadable_outcome
 from loadbook.execution.preflight import _tool_version_mismatches
 from loadbook.hosts.dry import DryRunHost, DryRunLog
 from loadbook.hosts.inventory import HostEntry, HostsFile
@@ -107,3 +107,27 @@ def test_load_with_different_tool_versions_is_refused():
     assert list(_tool_version_mismatches(testbed)) == [  # type: ignore[arg-type]
         "drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b (install the same on all)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (1, "ended with exit code 1: no such host"),
+        (128, "ended with exit code 128: no such host"),
+        (137, "was killed by signal 9 (SIGKILL, as the kernel does when memory runs out): exit code 137: no such host"),
+        (143, "was killed by signal 15 (SIGTERM): exit code 143: no such host"),
+        (255, "was killed by signal 127 (unknown): exit code 255: no such host"),
+    ],
+)
+def test_end_of_a_load_generator_is_told_by_its_exit_code_and_last_line(tmp_path, code, text):
+    (tmp_path / "stderr").write_text("warning\nno such host\n\n")
+    assert _exit_text(code, tmp_path / "stderr") == text
+    assert _exit_text(code, tmp_path / "not-there") == text.removesuffix(": no such host")
+
+
+def test_only_an_unreadable_row_of_a_request_log_leaves_the_trial_partial(tmp_path):
+    (tmp_path / "a-log").write_text("head\none\ntwo\n")
+    row = {"host": "a", "file": "a-log", "line": 3, "message": "not a number"}
+    assert _unreadable_outcome(tmp_path, [row]) == ("partial", "host a: not a number; none of 3 lines was counted")
+    for other in (row | {"line": 1}, row | {"line": None}, row | {"file": "stdout-a"}):
+        assert _unreadable_outcome(tmp_path, [row, other]).status == "tool_failed"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.execution.select import RunRequest, select_run
+from loadbook.execution.select import RunRequest, add_blocks, new_run_id, select_run, stopping_points
 from loadbook.execution.session import run_study
-from loadbook.store.ledger import is_run_complete
+from loadbook.store.ledger import Ledger, is_run_complete
+from loadbook.study.limits import StoppingRule
+from loadbook.study.plan import make_plan
 from loadbook.study.reader import find_study
 from recorded_run import FIXTURE, STUDY, copy_recorded_run, run_of
 
@@ -77,3 +79,50 @@ def test_resume_with_a_missing_or_broken_file_names_the_next_step(tmp_path, name
     with pytest.raises(DataError) as error:
         run_study(layout, STUDY, FIXTURE / run_of(layout).name / "hosts.toml")
     assert name in error.value.message and "loadbook verify" in error.value.hint
+
+
+LOOKED = {"event": "looked", "decided": False}
+ADDED = {"event": "blocks-added", "blocks": 12}
+
+
+@pytest.mark.parametrize(
+    ("rule", "entries", "points"),
+    [
+        (StoppingRule(), [], [12]),
+        (StoppingRule(rule="looks", looks=(6, 12)), [], [6, 12]),
+        (StoppingRule(rule="looks", looks=(6, 12)), [LOOKED | {"blocks": 6}], [12]),
+        (StoppingRule(rule="always-valid"), [LOOKED | {"blocks": 9}], [10, 11, 12]),
+        (StoppingRule(rule="always-valid"), [LOOKED | {"blocks": 9, "decided": True}], [9]),
+        (StoppingRule(rule="always-valid"), [LOOKED | {"blocks": 9, "decided": True}, ADDED], [12]),
+        (StoppingRule(rule="always-valid"), [ADDED, LOOKED | {"blocks": 9, "decided": True}], [9]),
+        (StoppingRule(rule="looks", looks=(6, 12)), [{"event": "started"}, ADDED], [6, 12]),
+    ],
+)
+def test_run_may_end_after_the_looks_to_come(study, rule, entries, points):
+    planned = make_plan(study.model_copy(update={"stopping": rule}), blocks=12)
+    assert stopping_points(planned, entries) == points
+
+
+def test_unfinished_run_to_which_blocks_were_added_goes_on_with_the_same_number_only(layout, study):
+    paths = layout.run(STUDY, layout.resolve_run(STUDY))
+    added = select_run(layout, study, RunRequest(more=2))
+    assert (added.resumed, added.plan.blocks, len(added.added_blocks["trials"])) == (True, 10, 8)
+    assert added.message.startswith(f"adding 2 blocks to run {paths.raw.name}: 10 in all, which makes it exploratory")
+    with Ledger(paths.ledger) as ledger:
+        ledger.append("blocks-added", **added.added_blocks)
+    again = select_run(layout, study, RunRequest(more=2))
+    assert again.message == f"resuming run {paths.raw.name}: 8 of 40 trials to do" and again.added_blocks is None
+    with pytest.raises(UsageError, match="is unfinished: blocks are added when it is done") as refused:
+        select_run(layout, study, RunRequest(more=1))
+    assert refused.value.hint == f"finish it first: loadbook run {STUDY}"
+    with pytest.raises(UsageError, match="0 blocks cannot be added"):
+        add_blocks(paths, 0)
+
+
+def test_run_that_begins_within_a_second_of_others_gets_a_number(layout, monkeypatch):
+    monkeypatch.setattr("time.strftime", lambda *_: "20261128-120000")
+    found = []
+    for _ in range(3):
+        found.append(new_run_id(layout, STUDY))
+        layout.run(STUDY, found[-1]).raw.mkdir()
+    assert found == ["20261128-120000", "20261128-120000-2", "20261128-120000-3"]
