@@ -207,3 +207,41 @@ def test_lab_with_unused_hosts_gets_a_hint():
     assert _how_to_restore_hosts(testbed, {alias: {"roles": own} for alias, own in roles.items()}).startswith(  # type: ignore[arg-type]
         "give the hosts file"
     )
+
+
+def test_hosts_that_are_no_lab_are_given_again_by_their_hosts_file():
+    from types import SimpleNamespace
+
+    from loadbook.execution.session import _how_to_restore_hosts
+
+    study = SimpleNamespace(roles=dict.fromkeys(("driver", "web")))
+    roles = {"driver": ["driver"], "web": ["web"], "web-2": ["web"]}
+    testbed = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="", plan=SimpleNamespace(study=study))
+    hint = _how_to_restore_hosts(testbed, {"web": {"roles": ["web"]}})  # type: ignore[arg-type]
+    assert hint == "give the hosts file that it was begun with"
+
+
+def test_resumed_run_names_each_host_that_is_not_as_it_was(tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    from loadbook.execution import session
+    from loadbook.store.paths import RunPaths
+    from loadbook.store.run_record import write_run_record
+    from run_records import make_run_record
+
+    before = {"gone": {"roles": ["web"]}, "web": {"roles": ["web"], "link_mbit": 100}, "same": {"roles": ["driver"]}}
+    now = {"new": {"roles": ["web"]}, "web": {"roles": ["web", "app"], "cpus": [1, 2]}, "same": {"roles": ["driver"]}}
+    write_run_record(RunPaths(tmp_path, tmp_path), make_run_record(hosts=before, replay="20261119-1"))
+    monkeypatch.setattr(session, "hosts_record", lambda testbed: now)
+    study = SimpleNamespace(roles={}, name="s")
+    testbed = SimpleNamespace(
+        run="r1", lab="", replayed_run="20261119-1", hosts=now, roles_of=lambda alias: now[alias]["roles"],
+        plan=SimpleNamespace(study=study),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="run r1 cannot go on with these hosts") as refused:
+        session.check_same_hosts(testbed, RunPaths(tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert refused.value.message.splitlines()[1:] == [
+        "  host gone is not there any more",
+        "  host new is new",
+        "  host web had roles web and CPUs all and a link of 100 Mbit/s, has roles web, app and CPUs 1, 2",
+    ]

@@ -154,3 +154,21 @@ def test_factor_without_a_service_is_reported() -> None:
 def test_misspelt_factor_gets_a_suggestion() -> None:
     of = study(factors={"push": {"var": "tcp_nopsh", "levels": ["unset", "on"]}}, treatments={"base": {}})
     assert list(found(of)) == ["factors.push.var"]
+    assert found(of)["factors.push.var"].endswith("did you mean 'tcp_nopush'?")
+
+
+def test_variants_of_a_role_are_checked_like_the_role() -> None:
+    variants = {"own": {"vars": {"tcp_nopush": "maybe"}}, "other": {"service": "ngnix"}, "fine": {}}
+    of = study(roles={"driver": {}, "web": {"service": "nginx", "variants": variants}})
+    problems = found(of)
+    assert set(problems) == {"roles.web.variants.own.vars.tcp_nopush", "roles.web.variants.other.service"}
+
+
+def test_page_of_exactly_the_size_that_a_setting_needs_is_enough() -> None:
+    of = study(
+        roles={"driver": {}, "web": {"service": "nginx", "vars": {"page_bytes": 20}}},
+        workload={"tool": "wrk", "headers": {"Accept-Encoding": "gzip"}},
+        factors={"gzip": {"levels": ["unset", "on"]}},
+        treatments={"base": {}, "gzip": {"set": {"gzip": "on"}}},
+    )
+    assert ineffective_settings(of) == {}

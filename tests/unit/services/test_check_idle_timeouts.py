@@ -60,6 +60,12 @@ def test_idle_timeout_shorter_than_the_longest_pause_is_a_reason(tested: Study, 
     assert len(reasons(tested, SECOND)) == found
 
 
+def test_pause_of_the_longest_slices_counts_if_blocks_have_several_lengths() -> None:
+    short = study("nginx", keepalive_timeout=6)
+    lengths = short.model_copy(update={"slices": (0.05, 1.0)}), short.model_copy(update={"slices": (0.05,)})
+    assert [len(reasons(one, slices_for_latency(0.0))) for one in lengths] == [1, 0]
+
+
 def test_longest_idle_time_has_two_slices_of_every_other_arm() -> None:
     assert longest_idle_s(SliceLengths(0.1, 0.01, 0.05), 3) == pytest.approx(2 * (2 * 0.1 + 2 * 0.01) + 0.01)
 
