@@ -29,3 +29,20 @@ def test_finished_trials_are_printed_as_lines_without_a_terminal():
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("nightly  [1/2] block 1 of 2  t1  plain: fine; batch: ")
     assert lines[1] == "all done" and lines[2].endswith(" s  made") and len(lines) == 3
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_only_failed_trials_are_printed_as_lines_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    with ProgressDisplay(stream) as display:
+        display(Progress("trial-ended", "went well", "t1", "plain", 1, 2, 1, 3, "ok"))
+        display(Progress("trial-ended", "was lost", "t2", "plain", 1, 2, 2, 3, "lost"))
+    assert "was lost" in stream.getvalue() and "went well" not in stream.getvalue()

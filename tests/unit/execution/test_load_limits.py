@@ -161,6 +161,8 @@ def test_external_address_of_a_listed_host_is_allowed_with_its_caps(tmp_path):
     assert not refused(tmp_path, CLOUD, web2=known)
     (said,) = refused(tmp_path, CLOUD, web2=known + "max_connections = 39")
     assert said.startswith("hosts.cloud.max_connections: 39 at most")
+    capped = known.replace("lb.example", "LB.example") + "max_connections = 39"
+    assert refused(tmp_path, CLOUD, web2=capped) == [said]  # names of hosts have no case
 
 
 def test_lab_load_targets_are_limited_to_this_machine(tmp_path):

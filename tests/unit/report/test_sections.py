@@ -8,7 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from loadbook.report.sections import driver_latency_table, driver_scope, fact_changes_table, fact_text, provenance_pairs
+from loadbook.core.validity_rules import rule_title
+from loadbook.report.sections import (
+    driver_latency_table,
+    driver_scope,
+    fact_changes_table,
+    fact_text,
+    provenance_pairs,
+    trial_table,
+)
 from loadbook.store.tables import load_run
 from recorded_run import STUDY, ingested_run
 from run_records import make_run_record
@@ -103,3 +111,16 @@ def test_number_of_drivers_is_shown_with_the_largest_offset_of_their_starts() ->
     assert [text.replace("\u00a0", " ") for text in driver_scope(run)] == ["2 drivers that started within 4 ms"]
     run.trials["drivers"] = 1
     assert driver_scope(run) == []
+
+
+def test_table_of_trials_names_the_rules_that_a_trial_broke(tmp_path) -> None:
+    layout = ingested_run(tmp_path)
+    data: Any = load_run(layout, STUDY, layout.resolve_run(STUDY))
+    first, second = data.trials.sort_values("slot").index[:2]
+    data.trials["gates"] = [["driver_cpu"] if index == first else [] for index in data.trials.index]
+    data.trials.loc[second, "duration_s"] = 2.26
+    table = trial_table(data, "ok_per_s", {name: name.upper() for name in data.plan["treatments"]})
+    rows = [dict(zip([column.header for column in table.columns], row, strict=True)) for row in table.rows]
+    assert [row["Validity"] for row in rows[:2]] == [rule_title("driver_cpu"), "–"]
+    assert rows[1]["Took, s"] == "2.3" and rows[1]["Treatment"] == data.trials.loc[second, "treatment"].upper()
+    assert [row["Slot"] for row in rows[:3]] == ["1", "2", "3"] and rows[0]["Errors"] == "0"
