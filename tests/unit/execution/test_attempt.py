@@ -25,8 +25,8 @@ def test_error_of_an_attempt_gives_its_status(error, phase, status):
 
 def test_only_the_load_itself_can_time_out():
     error = HostTimeoutError("web", "late")
-    assert _status_of(error, "start") == ("lost" if error.transient else "invalid") != "timeout"
-    assert _status_of(UnreachableError("web", "gone"), "load") in ("lost", "invalid")
+    assert [_status_of(error, phase) for phase in ("start", "load", "stop")] == ["lost", "timeout", "lost"]
+    assert _status_of(UnreachableError("web", "gone"), "load") == "lost"
 
 
 @pytest.mark.parametrize(
