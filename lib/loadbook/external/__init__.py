@@ -1,5 +1,6 @@
 """Import of results measured without loadbook (`loadbook import`).
 
-- `outputs`: the CSV file of conditions, the output files that it names, and the tools' reports in them
+- `outputs`: the CSV file of conditions, and the output files that it names
+- `reports`: the tools' reports in these files
 - `study`: the study made from these outputs, its checks, and the run on disk
 """

@@ -48,7 +48,7 @@ CHECK_TITLES = {
     "aa": {
         "passed": "A/A arm passed",
         "failed": "A/A arm failed",
-        "inconclusive": "A/A arm too noisy to tell",
+        "inconclusive": "A/A arm wider than the margin",
         "unchecked": "A/A arm not checked",
     },
     "control": {

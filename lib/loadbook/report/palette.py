@@ -116,7 +116,8 @@ def row_word(row: AnalysisRow, metric: Metric) -> str:
         return "reference"
     if row.kind in ("aa", "control"):
         state = row.check_state or "unchecked"
-        return {"inconclusive": "too noisy", "unchecked": "not judged"}.get(state, state)
+        inconclusive = "wide" if row.kind == "aa" else "too noisy"
+        return {"inconclusive": inconclusive, "unchecked": "not judged"}.get(state, state)
     asks: Hypothesis = "non-inferiority" if row.verdict and row.verdict.one_sided_bounds else "difference"
     return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 

@@ -101,9 +101,10 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
     word = "no verdict" if analysis.is_void else word_of(kind)
     if not analysis.is_void and first.aa_only_headline(analysis):
         check = analysis.demoting_check
-        word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
+        word = "none seen" if check is None else "not compared"
+        word = "too noisy" if analysis.resolution else word
         return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)
-    if not analysis.allows_headline:
+    if first.neutral_headline(analysis):
         kind, word = "invalid", "no verdict"
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()

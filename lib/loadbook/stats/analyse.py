@@ -29,7 +29,14 @@ from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
-from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, decide_verdict
+from loadbook.stats.verdict import (
+    aa_half_width_limit,
+    aa_state,
+    control_state,
+    decide_verdict,
+    find_resolution,
+    limit_to_resolution,
+)
 from loadbook.store.tables import (
     RunData,
     RunTables,
@@ -208,10 +215,12 @@ def analyse(
     rows = [_build_row(spec, c.treatment, "treatment", _with_planned_blocks(spec, c)) for c in comparisons.comparisons]
     check_names = [name for name in names if name in checks and name != spec.baseline]
     control_rows = {name: _control_row(spec, name) for name in check_names if checks[name] == "control"}
-    half_width_limit = aa_half_width_limit(spec.margin or get_metric(spec.metric).margin, control_rows.values())
+    half_width_limit = aa_half_width_limit(_aa_margin(spec), control_rows.values())
     check_rows = [control_rows.get(name) or _aa_row(spec, name, half_width_limit) for name in check_names]
     if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
+    resolution = find_resolution([row for row in check_rows if row.kind == "aa"])
+    rows = [replace(r, verdict=r.verdict and limit_to_resolution(r.verdict, resolution)) for r in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
     analysis = results.Analysis(
@@ -226,8 +235,10 @@ def analyse(
         contrasts=spec.contrasts,
         hypothesis=spec.hypothesis,
         driver_saturated_share=_saturated_share(data),
+        resolution=resolution,
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
+    best = best if resolution is None else _best_beyond_resolution(analysis, best)
     return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
 
 
@@ -303,8 +314,13 @@ def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> resu
 def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> results.AnalysisRow:
     original = spec.study.repeated_treatment(name) or spec.study.baseline
     row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
-    state = aa_state(row.verdict, spec.study.validity.aa_p, half_width_limit)
+    state = aa_state(row.verdict, spec.study.validity.aa_p, _aa_margin(spec))
     return replace(row, check_state=state, half_width_limit=half_width_limit)
+
+
+def _aa_margin(spec: AnalysisSpec) -> float:
+    """Return the half-width below which an A/A arm passes: the margin; without one, the usual margin of the metric."""
+    return spec.margin or get_metric(spec.metric).margin
 
 
 def _control_row(spec: AnalysisSpec, name: str) -> results.AnalysisRow:
@@ -364,6 +380,15 @@ def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) 
     return sorted(rows, key=key)
 
 
+def _best_beyond_resolution(analysis: results.Analysis, best: BestArm) -> BestArm:
+    """Return the best arm of a run with a resolution: known only where treatments are compared with it."""
+    if analysis.contrasts != "best" or not (best.best or best.tied):
+        return NO_BEST_ARM
+    rows = analysis.of_kind("treatment")
+    tied = [row.treatment for row in rows if row.verdict and row.verdict.kind not in ("worse", "invalid")]
+    return BestArm(None, (analysis.baseline, *tied), False) if tied else best
+
+
 def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis) -> BestArm:
     """Find the best arm among the baseline and the treatments that could be compared with it."""
     rows = analysis.of_kind("treatment")
@@ -409,6 +434,7 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         best=None,
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
+        resolution=max((a.resolution for a in analyses if a.resolution), default=None),
     )
 
 

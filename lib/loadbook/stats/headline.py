@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, pluralize
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
@@ -16,10 +17,13 @@ from loadbook.stats.text import (
     margin_text,
     metric_noun,
     predicate,
+    resolution_text,
     verdict_phrase,
 )
+from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, blocks_for_half_width
 
 NO_VERDICT = "No verdict: "
+TOLD: tuple[VerdictKind, ...] = ("better", "worse", "small", "no-loss", "equivalent")
 MAX_LOSING = 2
 
 
@@ -76,16 +80,23 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 
-def neutral_headline(analysis: Analysis) -> str:
+def neutral_headline(analysis: Analysis, *, limited: bool = True) -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
-    Pages, figures, lists of runs and the command line show it in place of their own headline.
+    Pages, figures, lists of runs and the command line show it in place of their own headline. `limited`: also if every
+    difference is smaller than what the run can tell; False for what combines several effects (`too_wide_text`).
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
     if analysis.demoting_check:
         return _demoted_headline(analysis.demoting_check)
-    return "" if analysis.allows_headline else f"No verdict: {saturation_text(analysis.driver_saturated_share or 0.0)}."
+    if not analysis.allows_headline:
+        return f"{NO_VERDICT}{saturation_text(analysis.driver_saturated_share or 0.0)}."
+    rows = analysis.of_kind("treatment")
+    is_limited = limited and any(row.verdict and row.verdict.resolution for row in rows)
+    if analysis.resolution and is_limited and not any(_verdict_kind(row) in TOLD for row in rows):
+        return _below_resolution(analysis.resolution)
+    return ""
 
 
 def neutral_caption(analysis: Analysis) -> str:
@@ -132,7 +143,8 @@ def aa_only_headline(analysis: Analysis) -> str | None:
     if row.check_state in (None, "unchecked"):
         return f"Nothing was compared: {_not_checked_reason(row)}."
     observed = f"the baseline and its duplicate differ by {texts.change} ({texts.interval})"
-    return f"{'Too noisy to tell' if row.check_state == 'inconclusive' else 'None is seen'}: {observed}."
+    said = resolution_text(analysis.resolution) if analysis.resolution else "None is seen"
+    return f"{said}: {observed}."
 
 
 def no_change_sentence(analysis: Analysis) -> str:
@@ -176,7 +188,9 @@ def supporting_text(analysis: Analysis) -> str:
         return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts may not hold."
-    reason = _no_comparison_reason(rows) or _forecast_text(rows)
+    if analysis.resolution and neutral_headline(analysis):
+        return resolution_reason(analysis)
+    reason = _no_comparison_reason(rows) or resolution_sentence(analysis) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
     if analysis.best_is_reference:
@@ -190,6 +204,36 @@ def supporting_text(analysis: Analysis) -> str:
         rest = f"N{no_change_clause(analysis)[1:]}."
     chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
+
+
+def resolution_sentence(analysis: Analysis) -> str | None:
+    """Return which differences cannot be told, and why; None if all can be."""
+    if analysis.resolution is None:
+        return None
+    return f"{resolution_text(analysis.resolution)}: {resolution_reason(analysis)}"
+
+
+def resolution_reason(analysis: Analysis) -> str:
+    """Return what a wide A/A arm gives, and how many more blocks would make it narrower than the margin."""
+    wide = max((row for row in analysis.of_kind("aa") if row.check_state == "inconclusive"), key=lambda r: r.half_width)
+    margin = analysis.margin or get_metric(analysis.metric).margin
+    sentence = f"{wide.label} gives {_interval_text(wide)}."
+    more = blocks_for_half_width(wide, margin)
+    if more is None:
+        return f"{sentence} More blocks would not help at this noise (over {MAX_FORECAST_BLOCKS}): quieten the hosts."
+    return f"{sentence} About {pluralize(more, 'more block')} would tell {margin_text(margin)}."
+
+
+def too_wide_text(analysis: Analysis) -> str:
+    """Return "No verdict: ..." if the A/A arm is too wide for what combines or tests several effects; else ""."""
+    if analysis.wide_check is None or analysis.resolution is None:
+        return ""
+    return f"{_below_resolution(analysis.resolution)} {resolution_reason(analysis)}"
+
+
+def _below_resolution(resolution: float) -> str:
+    text = resolution_text(resolution)
+    return f"{NO_VERDICT}{text[0].lower()}{text[1:]}."
 
 
 def _runner_up_sentence(analysis: Analysis) -> str | None:
@@ -328,7 +372,7 @@ def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
     observed = f"{texts.change} ({texts.interval}, p {texts.p})"
     same = f"Same against same ({baseline_label} under a second name) gives {observed}"
     if row.check_state == "inconclusive":
-        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
+        return f"{row.label}: wider than the margin. {same}."
     return f"{row.label}: {row.check_state}. {same}."
 
 
@@ -346,12 +390,6 @@ def control_sentence(row: AnalysisRow) -> str:
     return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
 
 
-def _half_width_text(row: AnalysisRow) -> str:
-    """Return the condition under which an A/A arm passes: "a pass needs an interval of less than ±2 %"."""
-    limit = row.half_width_limit or 0.0
-    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
-
-
 def _not_checked_reason(row: AnalysisRow) -> str:
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
@@ -363,9 +401,7 @@ def _demoted_headline(check: AnalysisRow) -> str:
     if check.kind == "control":
         outcome = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
         return f"{NO_VERDICT}the known effect {outcome}."
-    if check.check_state == "failed":
-        return f"{NO_VERDICT}the A/A arm differs from the baseline."
-    return f"No verdict, too noisy: the A/A arm gives {_interval_text(check)}."
+    return f"{NO_VERDICT}the A/A arm differs from the baseline."
 
 
 def _demoted_support(check: AnalysisRow) -> str:
@@ -376,8 +412,7 @@ def _demoted_support(check: AnalysisRow) -> str:
     if check.check_state == "failed":
         observed = _aa_difference(check) if check.kind == "aa" else "Other effects may be missed, too."
         return f"{observed} {below}"
-    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {_interval_text(check)}"
-    return f"{why[0].upper()}{why[1:]}. {below}"
+    return f"The control gives {_interval_text(check)}. {below}"
 
 
 def _aa_difference(row: AnalysisRow) -> str:

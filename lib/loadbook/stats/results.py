@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,8 @@ Interval = tuple[float, float]
 Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
 VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
 RowKind = Literal["baseline", "treatment", "aa", "control"]
-# state of an A/A arm or positive control; inconclusive: too noisy to tell, unchecked: not compared
+# state of an A/A arm or positive control; inconclusive: the arm is wider than the margin, the known effect neither
+# found nor excluded; unchecked: not compared
 CheckState = Literal["passed", "failed", "inconclusive", "unchecked"]
 # reference of each treatment: the baseline, the treatment before it, or the arm observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
@@ -91,7 +93,8 @@ class Verdict:
 
     A margin of 0 means that none was declared. `decimals` is common to all percentages of an analysis; None derives it
     from the interval. `one_sided_bounds` are the worst and best effect of a non-inferiority test (each one-sided at the
-    level of the comparison); None for a two-sided test.
+    level of the comparison); None for a two-sided test. `resolution` (ratio) is set if the verdict is undecided only
+    because the run cannot tell such small differences (`verdict.limit_to_resolution`).
     """
 
     kind: VerdictKind
@@ -101,6 +104,7 @@ class Verdict:
     reason: str | None = None
     decimals: int | None = None
     one_sided_bounds: Interval | None = None
+    resolution: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,8 @@ class AnalysisRow:
     """Unrounded results of one treatment, from which tables, figures and sentences take their numbers.
 
     `reference_label` is the label of the reference, None if that is the study's baseline. `check_state` is the state of
-    an A/A arm or control, None for other rows; an A/A arm passes if the half-width of its interval is less than
-    `half_width_limit` (ratio).
+    an A/A arm or control, None for other rows; with an A/A arm whose interval's half-width is less
+    than `half_width_limit` (ratio), build gates, published claims and factorial effects are judged, too.
     """
 
     treatment: str
@@ -160,6 +164,12 @@ class AnalysisRow:
         """Return whether a check passed; None for other rows, and if the check was inconclusive or not done."""
         return {"passed": True, "failed": False}.get(self.check_state or "")
 
+    @property
+    def half_width(self) -> float:
+        """Half of the width of the row's interval (ratio); infinity without one."""
+        low, high = (self.verdict and self.verdict.comparison.ci95) or (-math.inf, math.inf)
+        return (high - low) / 2
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -168,7 +178,8 @@ class Analysis:
     `best` is set only if it beats every other arm; else `tied_with_best` lists the arms that do not differ detectably
     from the leader (first), and `ties_beat_rest` says whether all of them beat all others. `baseline` is the row
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
-    trials in which a driver was at its limit; None if unknown.
+    trials in which a driver was at its limit; None if unknown. `resolution` (ratio) is the difference below which the
+    run tells nothing, as its A/A arm is wider than the margin; None if it is not.
     """
 
     baseline: str
@@ -185,16 +196,25 @@ class Analysis:
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
+    resolution: float | None = None
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
-        """Return the check that forbids a headline: the worst that did not pass, A/A arms first; None if all passed.
+        """Return the check that forbids a headline: the worst that did not pass, A/A arms first; None if none does.
 
-        If every treatment is undecided the headline claims nothing; then only a failed check forbids it.
+        If every treatment is undecided the headline claims nothing; then only a failed check forbids it. An A/A arm
+        that is wider than the margin forbids none: it limits the verdicts (`resolution`).
         """
         states, order = ("failed", "inconclusive", "unchecked") if self._has_claims else ("failed",), ("aa", "control")
-        open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
+        checks = [row for row in self.of_kind("aa", "control") if (row.kind, row.check_state) != ("aa", "inconclusive")]
+        open_checks = [row for row in checks if row.check_state in states]
         return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
+
+    @property
+    def wide_check(self) -> AnalysisRow | None:
+        """Return an A/A arm so wide that only single effects beyond it can be told; None if there is none."""
+        wide = [row for row in self.of_kind("aa") if row.check_state == "inconclusive"]
+        return next((row for row in wide if row.half_width >= (row.half_width_limit or 0.0)), None)
 
     @property
     def is_void(self) -> bool:

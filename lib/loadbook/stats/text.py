@@ -280,7 +280,8 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
     if verdict.one_sided_bounds:
         return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{forecast}"
     if verdict.kind == "undecided":
-        return f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)}{forecast}"
+        note = "" if verdict.resolution else multiplicity_note(verdict)
+        return f"{against_text}: undecided: {texts.interval}, {blocks}.{note}{forecast}"
     interval_noun = "always-valid interval" if comparison.method == "always-valid-t" else "interval"
     if verdict.kind == "equivalent":
         interval = f"{confidence_text(comparison.level, one_sided=True)} {interval_noun} {texts.interval90}"
@@ -407,6 +408,8 @@ def evidence_text(
 
 def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     """Return how many more blocks would decide a comparison, and their time if a block takes `block_s` seconds."""
+    if verdict.resolution:
+        return f"{resolution_text(verdict.resolution)}."
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
@@ -417,6 +420,13 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}."
 
 
+def resolution_text(resolution: float) -> str:
+    """Return the statement on the differences below which a run tells nothing: rounded up, without a full stop."""
+    digits = 0 if resolution >= 0.1 else 1
+    rounded = math.ceil(resolution * 100 * 10**digits - 1e-9) / 10**digits
+    return f"Differences below {rounded:g}{NBSP}% cannot be told here"
+
+
 def margin_text(margin: float) -> str:
     """Return a margin with its own number of decimals (at most two): 2 %, 0.5 %."""
     digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
@@ -424,6 +434,8 @@ def margin_text(margin: float) -> str:
 
 
 def _forecast_words(verdict: Verdict) -> str:
+    if verdict.resolution:
+        return resolution_text(verdict.resolution)
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         return f"not reachable at this noise; reduce noise{' or widen the margin' if verdict.margin else ''}"

@@ -4,8 +4,8 @@ In a family of comparisons, a difference also needs an adjusted p below 1 - leve
 (`ci_family` is); a difference that only the unadjusted interval shows is undecided, with a flag.
 
 Harness checks are arms with a known result. An A/A arm fails if it differs from the treatment that it repeats, and
-passes only if its interval is narrow enough; a control passes if its known effect is found. All else is inconclusive
-(too noisy to tell) or unchecked (not compared).
+passes only if its interval is narrower than the margin; a wider one limits what the run can tell (its resolution). A
+control passes if its known effect is found. All else is inconclusive or unchecked (not compared).
 """
 
 from __future__ import annotations
@@ -151,13 +151,13 @@ def _additional_blocks(comparison: results.Comparison, total: int | None) -> res
     return results.Forecast(about, low, high)
 
 
-KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than a third of the known effect, or than the margin
+KNOWN_EFFECT_PART = 3  # build gates and claims need an A/A interval narrower than a third of the known effect
 
 
-def aa_state(verdict: results.Verdict | None, p_limit: float, half_width_limit: float) -> results.CheckState:
+def aa_state(verdict: results.Verdict | None, p_limit: float, margin: float) -> results.CheckState:
     """Return the state of an A/A arm; if it differs it fails even if the comparison is invalid.
 
-    It differs if p < `p_limit`; it is too noisy if the half-width (ratio) of its interval reaches `half_width_limit`.
+    It differs if p < `p_limit`; it is inconclusive if the half-width (ratio) of its interval reaches the margin.
     """
     if verdict is None or verdict.comparison.p is None or verdict.comparison.ci95 is None:
         return "unchecked"
@@ -166,7 +166,41 @@ def aa_state(verdict: results.Verdict | None, p_limit: float, half_width_limit: 
     if verdict.kind == "invalid":
         return "unchecked"
     low, high = verdict.comparison.ci95
-    return "passed" if (high - low) / 2 < half_width_limit else "inconclusive"
+    return "passed" if (high - low) / 2 < margin else "inconclusive"
+
+
+def find_resolution(aa_rows: Collection[results.AnalysisRow]) -> float | None:
+    """Return the difference (ratio) below which a run tells nothing: the largest that an A/A arm leaves possible.
+
+    None if every A/A arm is narrower than the margin, or was not compared. Two arms of one configuration may differ by
+    where their processes and memory lie; an A/A arm that is narrow shows that they do not.
+    """
+    wide = [row.verdict.comparison.ci95 for row in aa_rows if row.verdict and row.check_state == "inconclusive"]
+    bounds = [abs(_log_effect(bound)) for interval in wide if interval for bound in interval]
+    return math.expm1(max(bounds)) if bounds else None
+
+
+def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> results.Verdict:
+    """Return a verdict as undecided if it says something about differences smaller than the resolution.
+
+    A difference is told if its whole interval lies beyond the resolution (`benchmarks/simulated/resolution.py`).
+    """
+    if resolution is None or verdict.kind in ("undecided", "invalid"):
+        return verdict
+    interval = verdict.one_sided_bounds or verdict.comparison.ci95 or (0.0, 0.0)
+    nearest = min(abs(_log_effect(bound)) for bound in interval)
+    if verdict.kind in ("better", "worse") and nearest > math.log1p(resolution) + EFFECT_TOLERANCE:
+        return verdict
+    return replace(verdict, kind="undecided", resolution=resolution)
+
+
+def blocks_for_half_width(row: results.AnalysisRow, limit: float) -> int | None:
+    """Return how many more blocks would make an interval's half-width smaller than `limit`; None if too many."""
+    if not (row.verdict and limit and math.isfinite(row.half_width)):
+        return None
+    blocks = row.verdict.comparison.blocks
+    total = math.ceil(blocks * (row.half_width / limit) ** 2) + 1  # the half-width falls as the root of the blocks
+    return max(1, total - blocks) if total <= MAX_FORECAST_BLOCKS else None
 
 
 def control_state(
@@ -186,7 +220,9 @@ def control_state(
 
 
 def aa_half_width_limit(margin: float, controls: Collection[results.AnalysisRow]) -> float:
-    """Return the half-width below which an A/A arm passes: the margin or, if larger, a third of the known effect.
+    """Return the half-width of an A/A interval below which the run is judged as a whole.
+
+    It is the margin or, if larger, a third of the known effect.
 
     The largest known effect counts: the one stated in the study, else the one measured by a passed control. It is
     expressed as the share that the slower arm loses, so that it does not depend on which arm is the baseline.

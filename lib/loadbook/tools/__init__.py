@@ -12,12 +12,12 @@
 - `fortio`: JSON of fortio 1, read only
 - `gatling`: summary and JSON of Gatling 3, read only
 - `h2load`: nghttp2's h2load
-- `hey`: text of hey 0.1, read only
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
 - `k6`: k6 1 and its script
 - `locust`: Locust 2 and its locustfile
 - `oha`: oha 1
+- `hey`: text of hey 0.1, read only
 - `vegeta`: vegeta 12
 - `weighttp`: weighttp 0.3 to 0.5
 - `wrk`: wrk 4

@@ -1,5 +1,6 @@
 """A/A arm and positive control: passed, failed, too noisy or unchecked, and when a run has no headline for it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,9 @@ from test_analyse import ARMS, make_run
 from effort import examples
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
-from loadbook.stats.headline import aa_sentence, control_sentence, headline, supporting_text
-from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state
+from loadbook.stats.headline import aa_sentence, control_sentence, headline, neutral_headline, supporting_text
+from loadbook.stats.text import resolution_text, verdict_phrase
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, limit_to_resolution
 from loadbook.study.limits import CiPolicy
 from trial_frames import verdict
 
@@ -70,16 +72,60 @@ def test_limit_of_the_aa_arm_uses_the_measured_effect_of_a_passed_control_if_the
     assert aa_half_width_limit(0.001, [replace(row, check_state="failed")]) == 0.001
 
 
-def test_noisy_aa_arm_forbids_a_verdict_as_headline_and_is_named_first() -> None:
+def test_wide_aa_arm_leaves_no_verdict_on_smaller_differences() -> None:
     analysis = analyse(make_run(NOISY_AA))
-    assert (analysis.row("again").check_state, analysis.row("again").passed) == ("inconclusive", None)
-    assert not analysis.allows_headline and analysis.demoting_check == analysis.row("again")
-    assert headline(analysis).startswith("No verdict, too noisy: the A/A arm gives ")
-    assert supporting_text(analysis).startswith("A pass needs an interval of less than ±3.3\u00a0%.")
-    assert "too noisy to tell. Same against same (base under a second name)" in aa_sentence(
-        analysis.row("again"), "base"
-    )
-    assert analysis.row("fast").verdict.kind == "better"  # the rows keep their verdicts
+    again, fast = analysis.row("again"), analysis.row("fast")
+    assert (again.check_state, again.passed, analysis.demoting_check) == ("inconclusive", None, None)
+    low, high = again.verdict.comparison.ci95
+    assert analysis.resolution == pytest.approx(max(1 / (1 + low) - 1, high))
+    assert (fast.verdict.kind, fast.verdict.resolution) == ("undecided", analysis.resolution)
+    below = f"{resolution_text(analysis.resolution)}."
+    assert headline(analysis) == f"No verdict: d{below[1:]}" == neutral_headline(analysis)
+    assert supporting_text(analysis).startswith("A/A: baseline again gives ")
+    assert below in verdict_phrase(fast.verdict)
+    assert "wider than the margin. Same against same (base under a second name)" in aa_sentence(again, "base")
+
+
+def test_difference_beyond_a_wide_aa_arm_is_told_with_what_cannot_be_told() -> None:
+    arms = ARMS | {"again": ARMS["again"] | {"sd": 0.05}, "fast": ARMS["fast"] | {"effect": 0.3}}
+    analysis = analyse(make_run(arms))
+    assert analysis.resolution and 0.02 < analysis.resolution < 0.1
+    assert analysis.row("fast").verdict.kind == "better"
+    assert headline(analysis).startswith("tcp_nopush on is faster by ")
+    assert f"{resolution_text(analysis.resolution)}: A/A: baseline again gives " in supporting_text(analysis)
+
+
+def test_aa_arm_narrower_than_the_margin_limits_nothing() -> None:
+    analysis = analyse(make_run())
+    assert (analysis.resolution, analysis.wide_check) == (None, None)
+    assert all(row.verdict.resolution is None for row in analysis.rows if row.verdict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval", "left"),
+    [
+        ("better", (0.06, 0.2), "better"),
+        ("better", (0.04, 0.2), "undecided"),
+        ("worse", (-0.2, -0.048), "worse"),
+        ("worse", (-0.2, -0.047), "undecided"),
+        ("equivalent", (-0.01, 0.01), "undecided"),
+        ("small", (0.005, 0.01), "undecided"),
+        ("undecided", (-0.01, 0.1), "undecided"),
+    ],
+)
+def test_difference_counts_only_if_its_interval_lies_beyond_the_resolution(kind, interval, left) -> None:
+    low, high = interval
+    before = verdict(kind, effect=(low + high) / 2, low=low, high=high)
+    after = limit_to_resolution(before, 0.05)
+    assert after.kind == left
+    assert after.resolution == (0.05 if left != kind else None)
+    assert limit_to_resolution(before, None) == before
+
+
+def test_resolution_is_rounded_up() -> None:
+    assert resolution_text(0.0512) == "Differences below 5.2\u00a0% cannot be told here"
+    assert resolution_text(0.05) == "Differences below 5\u00a0% cannot be told here"
+    assert resolution_text(0.123) == "Differences below 13\u00a0% cannot be told here"
 
 
 def test_control_that_is_not_found_forbids_a_verdict_as_headline() -> None:
@@ -104,7 +150,7 @@ def test_aa_arm_that_could_not_be_compared_forbids_a_verdict_as_headline() -> No
 def test_undecided_verdict_stays_the_headline_with_an_inconclusive_aa_arm() -> None:
     arms = {name: ARMS[name] | {"sd": 0.08} for name in ("base", "noisy", "again")}
     analysis = analyse(make_run(arms))
-    assert analysis.row("again").check_state == "inconclusive" and analysis.allows_headline
+    assert analysis.row("again").check_state == "inconclusive" and analysis.resolution
     assert headline(analysis).startswith("noisy: undecided")
 
 
@@ -139,10 +185,12 @@ def test_unfinished_aa_study_says_that_nothing_was_compared() -> None:
     assert text.startswith("Nothing was compared: 14 of 20 blocks are incomplete, more than 20\u00a0% (14 were not run")
 
 
-def test_headline_of_an_aa_study_says_no_difference_or_too_noisy() -> None:
+def test_headline_of_an_aa_study_says_no_difference_or_which_cannot_be_told() -> None:
     assert headline(analyse(make_run(AA_ONLY))).startswith("None is seen: the baseline and its duplicate differ by ")
     noisy = {name: arm | {"sd": 0.2} for name, arm in AA_ONLY.items()}
-    assert headline(analyse(make_run(noisy))).startswith("Too noisy to tell: the baseline and its duplicate differ")
+    assert re.match(
+        r"Differences below \d+.% cannot be told here: the baseline and", headline(analyse(make_run(noisy)))
+    )
 
 
 def untimed(order: list[int]):
