@@ -95,6 +95,8 @@ def report(
     for one in built:
         _print_report(one)
     echo(f"index: {index}")
+    if len(built) == 1 and built[0].summary.get("next"):
+        echo(f"next: {built[0].summary['next']}")
     if failed or any(one.failed for one in built):
         sys.exit(3)
 

@@ -54,8 +54,8 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
     others = {}
     for name in policy.metrics:
         metric, _, statistic = name.partition(" ")
-        others[name] = analyse_strata(data, metric=metric, statistic=statistic or None)
-    analysis = analyse_strata(data)
+        others[name] = analyse_strata(data, metric=metric, statistic=statistic or None, limited=False)
+    analysis = analyse_strata(data, limited=False)
     return CiReport(data, policy, analysis, assess_run(policy, analysis, data, others), late=data.study.ci is None)
 
 

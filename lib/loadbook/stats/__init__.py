@@ -22,5 +22,6 @@ Modules, each importing only those before it:
 - `noise_sources`: noise of interleaved trials by its source: slices, starts, hosts
 - `analyse`: turns the tables of a run into an `Analysis`
 - `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control
+- `next_step`: what would decide a run that left something open
 - `ci`: whether a build in continuous integration passes, by the policy in the study file
 """

@@ -189,6 +189,7 @@ def analyse(
     statistic: str | None = None,
     margin: float | None = None,
     level: float = 0.95,
+    limited: bool = True,
 ) -> results.Analysis:
     """Compare the treatments of a study on one metric.
 
@@ -197,6 +198,8 @@ def analyse(
     baseline, metric, margin : default: those of the study (for another metric, the default margin of that metric).
     statistic : statistic of the metric, such as "p99"; default: the usual one of the metric.
     level : confidence level of the intervals.
+    limited : whether a wide A/A arm limits the verdicts on single treatments (`find_resolution`). False for what is
+        judged on the whole and asks for a narrower A/A arm: build gates, claims, factors, runs beside each other.
 
     Returns
     -------
@@ -220,7 +223,8 @@ def analyse(
     if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
     resolution = find_resolution([row for row in check_rows if row.kind == "aa"])
-    rows = [replace(r, verdict=r.verdict and limit_to_resolution(r.verdict, resolution)) for r in rows]
+    if limited:
+        rows = [replace(r, verdict=r.verdict and limit_to_resolution(r.verdict, resolution)) for r in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
     analysis = results.Analysis(
@@ -238,7 +242,7 @@ def analyse(
         resolution=resolution,
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
-    best = best if resolution is None else _best_beyond_resolution(analysis, best)
+    best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
     return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
 
 
@@ -405,17 +409,23 @@ def analyse_strata(
     statistic: str | None = None,
     level: float = 0.95,
     fixed: bool = False,
+    limited: bool = True,
 ) -> results.Analysis:
     """Analyse each stratum (condition) of a run on its own, and return all rows in one analysis.
 
     If `baseline` is given, treatments of all strata are compared with it. `fixed` compares with the study's baseline
-    also where the study declares contrasts "best", whose reference differs from run to run.
+    also where the study declares contrasts "best", whose reference differs from run to run. `limited`: see `analyse`.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():
         stratum_baseline = stratum.study.baseline if fixed and stratum.study.contrasts == "best" else None
         analyses[name] = analyse(
-            stratum, baseline=baseline or stratum_baseline, metric=metric, statistic=statistic, level=level
+            stratum,
+            baseline=baseline or stratum_baseline,
+            metric=metric,
+            statistic=statistic,
+            level=level,
+            limited=limited,
         )
     return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
 

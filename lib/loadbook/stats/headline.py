@@ -80,11 +80,11 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 
-def neutral_headline(analysis: Analysis, *, limited: bool = True) -> str:
+def neutral_headline(analysis: Analysis) -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
-    Pages, figures, lists of runs and the command line show it in place of their own headline. `limited`: also if every
-    difference is smaller than what the run can tell; False for what combines several effects (`too_wide_text`).
+    So it does if every difference is smaller than what the run can tell. Pages, figures, lists of runs and the command
+    line show it in place of their own headline.
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
@@ -93,7 +93,7 @@ def neutral_headline(analysis: Analysis, *, limited: bool = True) -> str:
     if not analysis.allows_headline:
         return f"{NO_VERDICT}{saturation_text(analysis.driver_saturated_share or 0.0)}."
     rows = analysis.of_kind("treatment")
-    is_limited = limited and any(row.verdict and row.verdict.resolution for row in rows)
+    is_limited = any(row.verdict and row.verdict.resolution for row in rows)
     if analysis.resolution and is_limited and not any(_verdict_kind(row) in TOLD for row in rows):
         return _below_resolution(analysis.resolution)
     return ""

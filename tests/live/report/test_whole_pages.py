@@ -27,7 +27,7 @@ def test_page_of_an_undecided_run_without_monitors_renders(tmp_path):
             "two": Arm(0.004, scatter=0.05)}  # fmt: skip
     page = page_html(page_of(tmp_path, arms, traces=False, doubt=None))
     text = text_of(page)
-    assert "No treatment is shown to change the rate by 2\u00a0% or more." in text
+    assert "Undecided: no treatment is shown to change the rate by 2\u00a0% or more." in text
     assert "No errors in" in text
     assert "no monitor recorded anything" in text
     assert "What did the article say?" not in text

@@ -116,7 +116,7 @@ class ClaimRun:
         if key not in self._analyses:
             tables, baseline = self._tables_of(), self._baseline
             self._analyses[key] = analyse(
-                tables, baseline=baseline, metric=metric, statistic=statistic, level=self.level
+                tables, baseline=baseline, metric=metric, statistic=statistic, level=self.level, limited=False
             )
         return self._analyses[key]
 
@@ -153,7 +153,7 @@ class ClaimRun:
             if row is None or against != analysis.baseline:
                 row = analyse(
                     self._tables_of(treatment, against), baseline=against, metric=analysis.metric,
-                    statistic=analysis.statistic, level=self.level,
+                    statistic=analysis.statistic, level=self.level, limited=False,
                 ).row(treatment)  # fmt: skip
             assert row.verdict is not None
             self._verdicts[key] = row.verdict

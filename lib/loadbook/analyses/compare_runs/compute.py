@@ -206,7 +206,7 @@ class RunComparison:
     def neutral_headline(self) -> str:
         """The headline if the harness checks of one of the runs rule out verdicts, "" otherwise."""
         for which, analysis in (("newer", self.newer), ("older", self.older)):
-            if text := neutral_headline(analysis, limited=False) or too_wide_text(analysis):
+            if text := neutral_headline(analysis) or too_wide_text(analysis):
                 return f"{text.removesuffix('.')} ({which} run)."
         return ""
 

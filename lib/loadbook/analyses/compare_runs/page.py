@@ -140,7 +140,7 @@ class ComparePage:
         """
         return analyse_strata(
             data, baseline=self.baseline or None, metric=self.metric, statistic=self.statistic or None,
-            level=self.level, fixed=True,
+            level=self.level, fixed=True, limited=False,
         )  # fmt: skip
 
     def scope(self) -> Block:

@@ -17,6 +17,7 @@ from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Pi
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.analyse import combine_strata
 from loadbook.stats.headline import neutral_headline
+from loadbook.stats.next_step import next_step
 from loadbook.store.tables import strata_of
 
 if TYPE_CHECKING:
@@ -223,6 +224,7 @@ class EffectsPage(Page):
         return super().summary() | {
             "verdict": {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline},
             "sentences": self.sentences(answer),
+            "next": self.next_line(),
             "doubts": len(sections.doubt_messages(self.data)),
             "metric": get_metric(self.metric).name,
             **checks,
@@ -233,8 +235,15 @@ class EffectsPage(Page):
         """Return the lines that the command line prints: the headline unless a row repeats it, and a line per row."""
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
-        first += [] if self.analysis.allows_headline else [answer.support]
+        unlimited = self.analysis.allows_headline and self.analysis.resolution is None
+        first += [] if unlimited else [answer.support]
         return [*first, *lines]
+
+    def next_line(self) -> str:
+        """Return what would decide what the run left open; "" if nothing is open."""
+        record = self.data.run_record
+        command = f"loadbook run {self.data.study.name}{'' if record.lab else ' --hosts FILE'}"
+        return "" if record.imported else next_step(self.analysis, command)
 
 
 def capitalise_first(name: str) -> str:

@@ -245,7 +245,7 @@ def analyse_factorial(data: RunTables, metric: str | None = None, level: float =
     study = data.study
     if study.factorial is None:
         return None
-    base = analyse(data, metric=metric, level=level)
+    base = analyse(data, metric=metric, level=level, limited=False)
     spec, design = resolve_spec(data, None, metric, None, None, level), factorial_design(study.factorial)
     cells = design.cell_by_treatment(study.baseline)
     rows = spec.values[spec.values["treatment"].isin(list(cells))]

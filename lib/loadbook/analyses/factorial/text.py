@@ -37,7 +37,7 @@ def factorial_headline(result: FactorialAnalysis) -> str:
     It says that two factors act together if their interaction is at least as large as the main effect of one of them,
     because that main effect alone then says little.
     """
-    if neutral := neutral_headline(result.analysis, limited=False) or too_wide_text(result.analysis):
+    if neutral := neutral_headline(result.analysis) or too_wide_text(result.analysis):
         return neutral
     sizes = {e.names[0]: e.log_size for e in result.main_effects}
     for pair in result.interactions:

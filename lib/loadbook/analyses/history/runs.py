@@ -86,7 +86,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, record.plan, record.run_record, record.facts, paths.raw.name, paths,
                    traces=traces, **frames)  # fmt: skip
-    study, analysis = record.study, analyse_strata(data, metric=metric, fixed=True)
+    study, analysis = record.study, analyse_strata(data, metric=metric, fixed=True, limited=False)
     declared, effects = study.model_dump(mode="json", include={"workload", "roles"}), []
     for row in (row for row in analysis.rows if row.kind != "baseline"):
         verdict, comparison = row.verdict, row.verdict.comparison if row.verdict else None

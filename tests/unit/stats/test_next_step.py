@@ -1,0 +1,50 @@
+"""What would decide a run that left something open."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from test_analyse import ARMS, make_run
+
+from loadbook.stats.analyse import analyse
+from loadbook.stats.next_step import NOISE, next_step
+from loadbook.stats.results import StoppingState
+
+WIDE = ARMS | {"again": ARMS["again"] | {"sd": 0.05}}
+TWO = {"base": {}, "a": {"sd": 0.03}, "b": {"sd": 0.035}}
+
+
+def test_decided_run_has_no_next_step() -> None:
+    assert next_step(analyse(make_run({"base": {}, "a": {}, "b": {"effect": 0.1}})), "loadbook run s") == ""
+
+
+def test_wide_aa_arm_needs_so_many_blocks_that_it_gets_narrower_than_the_margin() -> None:
+    analysis = analyse(make_run(WIDE))
+    said = re.fullmatch(r"a new run of (\d+) blocks would probably tell 2.%: loadbook run s --blocks \1",
+                        next_step(analysis, "loadbook run s"))  # fmt: skip
+    again = analysis.row("again")
+    assert said and int(said[1]) > 12 * (again.half_width / 0.02) ** 2
+    assert next_step(replace(analysis, margin=0.0001), "loadbook run s") == NOISE
+
+
+def test_undecided_treatments_need_the_most_blocks_of_their_forecasts() -> None:
+    analysis = analyse(make_run(TWO))
+    about = [row.verdict.forecast.about for row in analysis.of_kind("treatment")]
+    blocks = 12 + max(more or 0 for more in about)
+    what = "all" if None not in about else "1 of 2 undecided"
+    text = f"a new run of {blocks} blocks would probably decide {what}: loadbook run s --blocks {blocks}"
+    assert next_step(analysis, "loadbook run s") == text
+
+
+def test_noise_beyond_every_number_of_blocks_asks_for_quiet_hosts_or_a_wider_margin() -> None:
+    analysis = analyse(make_run({"base": {"sd": 0.4}, "a": {"sd": 0.4}}))
+    assert next_step(analysis, "loadbook run s") == f"{NOISE}, or a wider margin"
+
+
+def test_failed_check_and_planned_looks_have_no_next_step() -> None:
+    undecided = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}}))
+    assert next_step(undecided, "x") != ""
+    assert next_step(replace(undecided, stopping_state=StoppingState(rule="looks")), "x") == ""
+    failed = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.3}}))
+    assert next_step(failed, "x") == ""
