@@ -13,6 +13,7 @@ from simulated import (
     harness,
     interleaved,
     request_errors,
+    resolution,
     stopping,
     two_arms,
     two_runs,
@@ -32,6 +33,7 @@ MODULES = (
     stopping,
     within_trial,
     harness,
+    resolution,
     controls,
 )
 

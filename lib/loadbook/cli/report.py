@@ -95,8 +95,6 @@ def report(
     for one in built:
         _print_report(one)
     echo(f"index: {index}")
-    if len(built) == 1 and built[0].summary.get("next"):
-        echo(f"next: {built[0].summary['next']}")
     if failed or any(one.failed for one in built):
         sys.exit(3)
 
@@ -106,6 +104,8 @@ def _print_report(built: BuiltReport) -> None:
         echo(one_line(line))
     if "gate" in built.summary:
         echo(one_line(built.summary["gate"]["sentence"]))
+    if built.summary.get("next"):
+        echo(one_line(f"next: {built.summary['next']}"))
     for failed in built.failed:
         echo(one_line(f"{built.study}: no report: {failed}"), err=True)
     for page in built.pages[:1]:
