@@ -18,7 +18,7 @@ MOMENTS = {
     "the next trial": ("loadbook.execution.loop:_run_trial", 3),
     "a ledger line: started": ("loadbook.execution.loop:AttemptStore.begin", 3),
     "raw outputs": ("loadbook.execution.attempt:Attempt._collect", 3),
-    "a trial's manifest": ("loadbook.store.trial_record:seal", 3),
+    "a trial's manifest": ("loadbook.store.trial_record:seal_trial", 3),
     "a ledger line: ended": ("loadbook.execution.loop:AttemptStore._record_end", 3),
     "the facts after the run": ("loadbook.execution.session:RunSession.finish", 1),
     "the tables": ("loadbook.ingestion.ingest:ingest", 1),
@@ -54,7 +54,7 @@ def test_ingest_on_a_full_disk_keeps_the_old_tables(tmp_path, place, nth):
     assert (found["again"], found["same"]) == (0, True), found
 
 
-@pytest.mark.parametrize(("place", "nth"), [("loadbook.report.notebooks:_run", 1), ("loadbook.report.html:export", 1)])
+@pytest.mark.parametrize(("place", "nth"), [("loadbook.report.notebooks:_execute_with_retry", 1), ("loadbook.report.html:export_html", 1)])
 def test_report_on_a_full_disk_keeps_the_old_report(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", 2 * SIZE, "report_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found
