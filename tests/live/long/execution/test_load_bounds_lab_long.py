@@ -80,7 +80,7 @@ def samplers(lab_folder: Path) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if words[1:2] == [b"-c"] and b"loadbook-sampler" in words[2]:
+            if words[1:2] == [b"sampler.pl"]:
                 found += (
                     [int(folder.name)] if str((folder / "cwd").readlink()).startswith(f"{lab_folder}/driver/") else []
                 )
