@@ -54,7 +54,9 @@ def test_ingest_on_a_full_disk_keeps_the_old_tables(tmp_path, place, nth):
     assert (found["again"], found["same"]) == (0, True), found
 
 
-@pytest.mark.parametrize(("place", "nth"), [("loadbook.report.notebooks:_execute_with_retry", 1), ("loadbook.report.html:export_html", 1)])
+@pytest.mark.parametrize(
+    ("place", "nth"), [("loadbook.report.notebooks:_execute_with_retry", 1), ("loadbook.report.html:export_html", 1)]
+)
 def test_report_on_a_full_disk_keeps_the_old_report(tmp_path, place, nth):
     found = on_small_disk(tmp_path / "disk", 2 * SIZE, "report_on_a_full_disk", place, str(nth))
     assert found["code"] == 4, found
