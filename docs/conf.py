@@ -30,9 +30,7 @@ myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # Pygments knows neither haproxy nor templates of nginx.conf
 nitpicky = True
 
-REDIRECT = (
-    f'<!doctype html><meta http-equiv="refresh" content="0; url={INDEX}.html"><a href="{INDEX}.html">loadbook</a>\n'
-)
+REDIRECT = f'<!doctype html><meta http-equiv="refresh" content="0; url={INDEX}.html"><a href="{INDEX}.html">loadbook</a>\n'
 
 
 def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
@@ -44,9 +42,7 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
         pages = dict.fromkeys(re.findall(r"\]\(([\w/-]+)\.md\)", group))
         lines = "\n".join(f"docs/{name}" for name in pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{lines}\n```\n"
-    source[0] += (
-        "\n```{toctree}\n:hidden:\n:glob:\n\ndocs/README\nSECURITY\nCONTRIBUTING\nlib/loadbook/services/*/README\n```\n"
-    )
+    source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\ndocs/README\nSECURITY\nCONTRIBUTING\nlib/loadbook/services/*/README\n```\n"
 
 
 def write_redirect(app: Sphinx, error: Exception | None) -> None:

@@ -1,4 +1,7 @@
-"""The check of the A/A arm: how often it passes in a quiet laboratory, and how often in one too noisy to tell."""
+"""The check of the A/A arm: how often it is narrow enough in a quiet laboratory, and how often in one too noisy.
+
+The margin decides whether it passes; a third of a known effect is the limit for build gates and claims.
+"""
 
 from __future__ import annotations
 

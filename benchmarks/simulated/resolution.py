@@ -1,7 +1,7 @@
 """What a run tells whose A/A arm is wider than the margin: only differences that lie beyond that arm's interval.
 
 Arms of one configuration may differ by where their processes and memory lie: each arm of a study has an offset of its
-own. The present rule counts every difference that the interval shows.
+own. Without the rule every difference would count that an interval shows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 
 from loadbook.stats import results
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.verdict import aa_state, decide_verdict, find_resolution, limit_to_resolution
+from loadbook.stats.verdict import aa_state, decide_verdict, limit_to_resolution
 from noise import MARGIN, Rng
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import pairs_of
@@ -35,7 +35,7 @@ def told(sd: float, offset: float, blocks: int, effect: float, rng: Rng, studies
         state = aa_state(check, AA_P, MARGIN)
         verdict = decide_verdict(compare_pairs(pairs_of(base, other + effect)), MARGIN)
         row = results.AnalysisRow("aa", "aa", "aa", None, None, blocks, blocks, check, QUIET, check_state=state)
-        limited = limit_to_resolution(verdict, find_resolution([row]))
+        limited = limit_to_resolution(verdict, results.find_resolution([row]))
         wide, kinds = state == "inconclusive", ("better", "worse")
         within.append(wide and limited.kind in kinds)
         shown.append(wide and verdict.kind in kinds)

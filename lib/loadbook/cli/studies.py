@@ -96,11 +96,12 @@ def init(folder: Path) -> None:
     if existing:
         raise UsageError(f"{folder.resolve()} already has {', '.join(existing)}", "loadbook init NEW-FOLDER")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".loadbook-init-", dir=folder) as made, explain_disk_full(folder.resolve()):
-            _write_project(Path(made))
-            for path in sorted(Path(made).iterdir()):
-                path.rename(folder / path.name)
+        with explain_disk_full(folder.resolve()):
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".loadbook-init-", dir=folder) as made:
+                _write_project(Path(made))
+                for path in sorted(Path(made).iterdir()):
+                    path.rename(folder / path.name)
     except DiskFullError:
         raise
     except OSError as error:

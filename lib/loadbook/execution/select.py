@@ -77,9 +77,9 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
     analysis = analyse_strata(load_run(layout, plan.study.name, run))
     rows = analysis.of_kind("treatment")
     undecided = [row.treatment for row in rows if row.verdict is None or row.verdict.kind not in DECISIVE_VERDICTS]
-    check, wide, state = analysis.demoting_check, analysis.wide_check, analysis.stopping_state
+    check, state = analysis.demoting_check, analysis.stopping_state
     undecided += [check.treatment] if check and check.check_state == "inconclusive" else []
-    undecided += [wide.treatment] if wide and undecided else []
+    undecided += [row.treatment for row in analysis.wide_arms if undecided and not row.is_narrow]
     title = evidence_text(state.blocks or 0, state.interim_analysis, state.added_blocks)
     return title, undecided or ([] if rows else ["no treatment to compare"])
 

@@ -31,10 +31,10 @@ from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import (
     aa_half_width_limit,
+    aa_margin,
     aa_state,
     control_state,
     decide_verdict,
-    find_resolution,
     limit_to_resolution,
 )
 from loadbook.store.tables import (
@@ -198,8 +198,8 @@ def analyse(
     baseline, metric, margin : default: those of the study (for another metric, the default margin of that metric).
     statistic : statistic of the metric, such as "p99"; default: the usual one of the metric.
     level : confidence level of the intervals.
-    limited : whether a wide A/A arm limits the verdicts on single treatments (`find_resolution`). False for what is
-        judged on the whole and asks for a narrower A/A arm: build gates, claims, factors, runs beside each other.
+    limited : whether a wide A/A arm limits the verdicts on single treatments (`Analysis.resolution`). False for what
+        is judged on the whole and asks for a narrower A/A arm: build gates, claims, factors, runs beside each other.
 
     Returns
     -------
@@ -218,11 +218,11 @@ def analyse(
     rows = [_build_row(spec, c.treatment, "treatment", _with_planned_blocks(spec, c)) for c in comparisons.comparisons]
     check_names = [name for name in names if name in checks and name != spec.baseline]
     control_rows = {name: _control_row(spec, name) for name in check_names if checks[name] == "control"}
-    half_width_limit = aa_half_width_limit(_aa_margin(spec), control_rows.values())
+    half_width_limit = aa_half_width_limit(aa_margin(spec.margin, spec.metric), control_rows.values())
     check_rows = [control_rows.get(name) or _aa_row(spec, name, half_width_limit) for name in check_names]
     if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
-    resolution = find_resolution([row for row in check_rows if row.kind == "aa"])
+    resolution = results.find_resolution(check_rows)
     if limited:
         rows = [replace(r, verdict=r.verdict and limit_to_resolution(r.verdict, resolution)) for r in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
@@ -239,7 +239,7 @@ def analyse(
         contrasts=spec.contrasts,
         hypothesis=spec.hypothesis,
         driver_saturated_share=_saturated_share(data),
-        resolution=resolution,
+        limited=limited,
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
@@ -318,13 +318,8 @@ def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> resu
 def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> results.AnalysisRow:
     original = spec.study.repeated_treatment(name) or spec.study.baseline
     row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
-    state = aa_state(row.verdict, spec.study.validity.aa_p, _aa_margin(spec))
+    state = aa_state(row.verdict, spec.study.validity.aa_p, aa_margin(spec.margin, spec.metric))
     return replace(row, check_state=state, half_width_limit=half_width_limit)
-
-
-def _aa_margin(spec: AnalysisSpec) -> float:
-    """Return the half-width below which an A/A arm passes: the margin; without one, the usual margin of the metric."""
-    return spec.margin or get_metric(spec.metric).margin
 
 
 def _control_row(spec: AnalysisSpec, name: str) -> results.AnalysisRow:
@@ -444,7 +439,6 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         best=None,
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
-        resolution=max((a.resolution for a in analyses if a.resolution), default=None),
     )
 
 

@@ -18,7 +18,6 @@ from loadbook.stats.headline import (
     headline,
     saturation_text,
     supporting_text,
-    too_wide_text,
 )
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
@@ -214,7 +213,7 @@ def assess_run(
 def _no_verdict_text(analysis: Analysis) -> str:
     """Return headline and supporting text of a run that a harness check or a full driver allows no verdict, else ""."""
     if analysis.allows_headline:
-        return too_wide_text(analysis)
+        return ""
     first = headline(analysis)
     return f"{first} {supporting_text(analysis).removeprefix(first).strip()}".strip()
 
@@ -272,7 +271,7 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
     if row.check_state == "passed":
         return case("passed", sentence)
     if row.check_state == "inconclusive":
-        is_narrow = kind == "aa" and row.half_width < (row.half_width_limit or 0.0)
+        is_narrow = kind == "aa" and row.is_narrow
         return case("passed", sentence) if is_narrow else case("invalid", sentence, "too noisy to tell")
     if row.check_state != "failed":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it was not checked")

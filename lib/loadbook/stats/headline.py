@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, pluralize
+from loadbook.core.validity_rules import lower_first
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -20,7 +20,7 @@ from loadbook.stats.text import (
     resolution_text,
     verdict_phrase,
 )
-from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, blocks_for_half_width
+from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, aa_margin, blocks_for_half_width
 
 NO_VERDICT = "No verdict: "
 TOLD: tuple[VerdictKind, ...] = ("better", "worse", "small", "no-loss", "equivalent")
@@ -88,8 +88,8 @@ def neutral_headline(analysis: Analysis) -> str:
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
-    if analysis.demoting_check:
-        return _demoted_headline(analysis.demoting_check)
+    if check := analysis.demoting_check:
+        return _below_resolution_text(analysis) if check in analysis.wide_arms else _demoted_headline(check)
     if not analysis.allows_headline:
         return f"{NO_VERDICT}{saturation_text(analysis.driver_saturated_share or 0.0)}."
     rows = analysis.of_kind("treatment")
@@ -150,20 +150,32 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to be better or worse."""
     rows = analysis.of_kind("treatment")
-    if len(_rows_of_kind(rows, "undecided")) == len(rows):
-        return f"Undecided: {_no_change_claim(analysis, 'no treatment')}."
-    text = no_change_clause(analysis, "no treatment")
+    counts = _open_counts(rows)
+    return open_claim_sentence(_no_change_claim(analysis, "no treatment"), *counts, of=len(rows))
+
+
+def open_claim_sentence(claim: str, undecided: int, not_compared: int, of: int) -> str:
+    """Return a claim on `of` treatments as a sentence: how many are undecided or not compared, or that all are open."""
+    if undecided == of:
+        return f"Undecided: {claim}."
+    text = _open_claim(claim, undecided, not_compared)
     return f"{text[0].upper()}{text[1:]}."
 
 
 def no_change_clause(analysis: Analysis, which: str = "no other treatment") -> str:
     """Return the clause on the treatments that are neither better nor worse: no change is shown, how many undecided."""
     rows = analysis.of_kind("treatment")
-    counts = [
-        (len(_rows_of_kind(rows, "undecided")), "undecided"),
-        (len(_rows_of_kind(rows, "invalid")), "not compared"),
-    ]
-    return ", ".join([_no_change_claim(analysis, which), *(f"{number} {word}" for number, word in counts if number)])
+    counts = _open_counts(rows)
+    return _open_claim(_no_change_claim(analysis, which), *counts)
+
+
+def _open_counts(rows: Sequence[AnalysisRow]) -> tuple[int, int]:
+    return len(_rows_of_kind(rows, "undecided")), len(_rows_of_kind(rows, "invalid"))
+
+
+def _open_claim(claim: str, undecided: int, not_compared: int) -> str:
+    counts = ((undecided, "undecided"), (not_compared, "not compared"))
+    return ", ".join([claim, *(f"{number} {word}" for number, word in counts if number)])
 
 
 def _no_change_claim(analysis: Analysis, which: str) -> str:
@@ -185,7 +197,8 @@ def supporting_text(analysis: Analysis) -> str:
     if analysis.is_void:
         return neutral_caption(analysis)
     if analysis.demoting_check and len(_rows_of_kind(rows, "invalid")) < len(rows):
-        return _demoted_support(analysis.demoting_check)
+        check = analysis.demoting_check
+        return "" if check in analysis.wide_arms else _demoted_support(check)  # that headline has its reason
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts may not hold."
     if analysis.resolution and neutral_headline(analysis):
@@ -201,7 +214,7 @@ def supporting_text(analysis: Analysis) -> str:
     quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
     rest = None
     if quiet and (better or worse):
-        rest = f"N{no_change_clause(analysis)[1:]}."
+        rest = open_claim_sentence(_no_change_claim(analysis, "no other treatment"), *_open_counts(rows), of=len(rows))
     chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 
@@ -215,8 +228,7 @@ def resolution_sentence(analysis: Analysis) -> str | None:
 
 def resolution_reason(analysis: Analysis) -> str:
     """Return what a wide A/A arm gives, and how many more blocks would make it narrower than the margin."""
-    wide = max((row for row in analysis.of_kind("aa") if row.check_state == "inconclusive"), key=lambda r: r.half_width)
-    margin = analysis.margin or get_metric(analysis.metric).margin
+    wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
     sentence = f"{wide.label} gives {_interval_text(wide)}."
     more = blocks_for_half_width(wide, margin)
     if more is None:
@@ -224,16 +236,13 @@ def resolution_reason(analysis: Analysis) -> str:
     return f"{sentence} About {pluralize(more, 'more block')} would tell {margin_text(margin)}."
 
 
-def too_wide_text(analysis: Analysis) -> str:
-    """Return "No verdict: ..." if the A/A arm is too wide for what combines or tests several effects; else ""."""
-    if analysis.wide_check is None or analysis.resolution is None:
-        return ""
-    return f"{_below_resolution(analysis.resolution)} {resolution_reason(analysis)}"
+def _below_resolution_text(analysis: Analysis) -> str:
+    """Return the neutral headline, with its reason, of what needs a narrow A/A arm and has a wide one."""
+    return f"{_below_resolution(analysis.resolution or 0.0)} {resolution_reason(analysis)}"
 
 
 def _below_resolution(resolution: float) -> str:
-    text = resolution_text(resolution)
-    return f"{NO_VERDICT}{text[0].lower()}{text[1:]}."
+    return f"{NO_VERDICT}{lower_first(resolution_text(resolution))}."
 
 
 def _runner_up_sentence(analysis: Analysis) -> str | None:

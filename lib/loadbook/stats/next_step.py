@@ -5,10 +5,9 @@ Blocks that are added to the same run after its results were seen make it explor
 
 from __future__ import annotations
 
-from loadbook.core.metrics import get_metric
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import margin_text
-from loadbook.stats.verdict import blocks_for_half_width
+from loadbook.stats.verdict import aa_margin, blocks_for_half_width
 
 NOISE = "more blocks would not decide at this noise: stop what else uses the hosts (loadbook doctor), or longer trials"
 
@@ -22,28 +21,21 @@ def next_step(analysis: Analysis, command: str) -> str:
     state = analysis.stopping_state
     if not analysis.allows_headline or state.rule != "fixed" or state.pending_reason:
         return ""
-    if analysis.resolution is not None:
-        wide = max(_open_rows(analysis, "aa"), key=lambda row: row.half_width)
-        margin = analysis.margin or get_metric(analysis.metric).margin
+    if analysis.wide_arms:
+        wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
         return _new_run(wide, blocks_for_half_width(wide, margin), f"tell {margin_text(margin)}", command)
-    rows = _open_rows(analysis, "treatment")
-    if not rows:
+    undecided = [row for row in analysis.of_kind("treatment") if row.verdict and row.verdict.kind == "undecided"]
+    if not undecided:
         return ""
-    forecasts = {row.treatment: row.verdict.forecast.about for row in rows if row.verdict and row.verdict.forecast}
-    known = [(about, row) for row in rows if (about := forecasts.get(row.treatment))]
+    forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]
+    known = [(forecast.about, row) for forecast, row in forecasts if forecast and forecast.about]
     if not known:
         return f"{NOISE}, or a wider margin" if analysis.margin else NOISE
-    about, row = max(known, key=lambda one: one[0])
-    which = row.label if len(rows) == 1 else f"{len(known)} of {len(rows)} undecided"
-    return _new_run(row, about, f"decide {'all' if 1 < len(rows) == len(known) else which}", command)
-
-
-def _open_rows(analysis: Analysis, kind: str) -> list[AnalysisRow]:
-    """Return the wide A/A arms, or the undecided treatments."""
-    rows = analysis.of_kind(kind)  # type: ignore[arg-type]
-    if kind == "aa":
-        return [row for row in rows if row.check_state == "inconclusive"]
-    return [row for row in rows if row.verdict and row.verdict.kind == "undecided"]
+    about, row = max(known, key=lambda each: each[0])
+    if len(undecided) == 1:
+        return _new_run(row, about, f"decide {row.label}", command)
+    which = "all" if len(known) == len(undecided) else f"{len(known)} of {len(undecided)} undecided"
+    return _new_run(row, about, f"decide {which}", command)
 
 
 def _new_run(row: AnalysisRow, more: int | None, what: str, command: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -170,6 +171,17 @@ class AnalysisRow:
         low, high = (self.verdict and self.verdict.comparison.ci95) or (-math.inf, math.inf)
         return (high - low) / 2
 
+    @property
+    def largest_effect(self) -> float:
+        """The largest difference (ratio, either way) that the row's interval leaves possible; infinity without one."""
+        low, high = (self.verdict and self.verdict.comparison.ci95) or (-1.0, math.inf)
+        return max(high, 1 / (1 + low) - 1 if low > -1 else math.inf)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether an A/A arm is narrower than `half_width_limit`."""
+        return self.half_width < (self.half_width_limit or 0.0)
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -178,8 +190,7 @@ class Analysis:
     `best` is set only if it beats every other arm; else `tied_with_best` lists the arms that do not differ detectably
     from the leader (first), and `ties_beat_rest` says whether all of them beat all others. `baseline` is the row
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
-    trials in which a driver was at its limit; None if unknown. `resolution` (ratio) is the difference below which the
-    run tells nothing, as its A/A arm is wider than the margin; None if it is not.
+    trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
     """
 
     baseline: str
@@ -196,25 +207,29 @@ class Analysis:
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
-    resolution: float | None = None
+    limited: bool = True
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
         """Return the check that forbids a headline: the worst that did not pass, A/A arms first; None if none does.
 
         If every treatment is undecided the headline claims nothing; then only a failed check forbids it. An A/A arm
-        that is wider than the margin forbids none: it limits the verdicts (`resolution`).
+        that is wider than the margin forbids none where it limits the verdicts instead (`limited`).
         """
         states, order = ("failed", "inconclusive", "unchecked") if self._has_claims else ("failed",), ("aa", "control")
-        checks = [row for row in self.of_kind("aa", "control") if (row.kind, row.check_state) != ("aa", "inconclusive")]
-        open_checks = [row for row in checks if row.check_state in states]
+        harmless = [row for row in self.wide_arms if self.limited or row.is_narrow]
+        open_checks = [r for r in self.of_kind("aa", "control") if r.check_state in states and r not in harmless]
         return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
 
     @property
-    def wide_check(self) -> AnalysisRow | None:
-        """Return an A/A arm so wide that only single effects beyond it can be told; None if there is none."""
-        wide = [row for row in self.of_kind("aa") if row.check_state == "inconclusive"]
-        return next((row for row in wide if row.half_width >= (row.half_width_limit or 0.0)), None)
+    def wide_arms(self) -> list[AnalysisRow]:
+        """Return the A/A arms that are wider than the margin; first the one that leaves the largest effect possible."""
+        return sort_wide_arms(self.rows)
+
+    @property
+    def resolution(self) -> float | None:
+        """Return the difference (ratio) below which the run tells nothing; None if no A/A arm is too wide."""
+        return find_resolution(self.rows)
 
     @property
     def is_void(self) -> bool:
@@ -253,3 +268,19 @@ class Analysis:
     def of_kind(self, *kinds: RowKind) -> tuple[AnalysisRow, ...]:
         """Return the rows of these kinds, in order."""
         return tuple(r for r in self.rows if r.kind in kinds)
+
+
+def sort_wide_arms(rows: Iterable[AnalysisRow]) -> list[AnalysisRow]:
+    """Return the A/A arms that are wider than the margin; first the one that leaves the largest effect possible."""
+    wide = [row for row in rows if (row.kind, row.check_state) == ("aa", "inconclusive")]
+    return sorted(wide, key=lambda row: -row.largest_effect)
+
+
+def find_resolution(rows: Iterable[AnalysisRow]) -> float | None:
+    """Return the difference (ratio) below which a run tells nothing: the largest that an A/A arm leaves possible.
+
+    None if every A/A arm is narrower than the margin, or was not compared. Two arms of one configuration may differ by
+    where their processes and memory lie; an A/A arm that is narrow shows that they do not.
+    """
+    wide = sort_wide_arms(rows)
+    return wide[0].largest_effect if wide else None

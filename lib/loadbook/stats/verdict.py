@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from loadbook.core.metrics import Direction
+from loadbook.core.metrics import Direction, get_metric
 from loadbook.stats import results
 from loadbook.stats.compare import insufficient_blocks
 from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
@@ -169,17 +169,6 @@ def aa_state(verdict: results.Verdict | None, p_limit: float, margin: float) -> 
     return "passed" if (high - low) / 2 < margin else "inconclusive"
 
 
-def find_resolution(aa_rows: Collection[results.AnalysisRow]) -> float | None:
-    """Return the difference (ratio) below which a run tells nothing: the largest that an A/A arm leaves possible.
-
-    None if every A/A arm is narrower than the margin, or was not compared. Two arms of one configuration may differ by
-    where their processes and memory lie; an A/A arm that is narrow shows that they do not.
-    """
-    wide = [row.verdict.comparison.ci95 for row in aa_rows if row.verdict and row.check_state == "inconclusive"]
-    bounds = [abs(_log_effect(bound)) for interval in wide if interval for bound in interval]
-    return math.expm1(max(bounds)) if bounds else None
-
-
 def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> results.Verdict:
     """Return a verdict as undecided if it says something about differences smaller than the resolution.
 
@@ -192,6 +181,11 @@ def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> r
     if verdict.kind in ("better", "worse") and nearest > math.log1p(resolution) + EFFECT_TOLERANCE:
         return verdict
     return replace(verdict, kind="undecided", resolution=resolution)
+
+
+def aa_margin(margin: float, metric: str) -> float:
+    """Return the half-width below which an A/A arm passes: the margin; without one, the usual margin of the metric."""
+    return margin or get_metric(metric).margin
 
 
 def blocks_for_half_width(row: results.AnalysisRow, limit: float) -> int | None:

@@ -97,7 +97,7 @@ def test_difference_beyond_a_wide_aa_arm_is_told_with_what_cannot_be_told() -> N
 
 def test_aa_arm_narrower_than_the_margin_limits_nothing() -> None:
     analysis = analyse(make_run())
-    assert (analysis.resolution, analysis.wide_check) == (None, None)
+    assert (analysis.resolution, analysis.wide_arms) == (None, [])
     assert all(row.verdict.resolution is None for row in analysis.rows if row.verdict)
 
 

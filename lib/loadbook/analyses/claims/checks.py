@@ -21,7 +21,7 @@ from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun
 from loadbook.core.units import NBSP, format_p_value, format_percent, shorten_list
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA, errors_by_block
-from loadbook.stats.headline import neutral_caption, too_wide_text
+from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
@@ -85,11 +85,8 @@ def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFindi
         tools = study.tools_of(run.treatments_run)
         return ClaimFinding("unchecked", not_measured_sentence(*run.metric(claim), tools))
     analysis = run.analysis(claim)
-    if claim.effective_kind not in ERROR_CLAIM_KINDS:
-        if not analysis.allows_headline:
-            return ClaimFinding("unchecked", neutral_caption(analysis))
-        if text := too_wide_text(analysis):
-            return ClaimFinding("unchecked", text)
+    if not analysis.allows_headline and claim.effective_kind not in ERROR_CLAIM_KINDS:
+        return ClaimFinding("unchecked", neutral_caption(analysis))
     if reason := analysis.stopping_state.pending_reason:
         return ClaimFinding("unchecked", f"{reason[0].upper()}{reason[1:]}.")
     return CHECKS[claim.effective_kind](claim, run)

@@ -18,7 +18,7 @@ from loadbook.core import units
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, shorten_list
 from loadbook.stats import text as words
-from loadbook.stats.headline import neutral_headline, too_wide_text
+from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
@@ -206,7 +206,7 @@ class RunComparison:
     def neutral_headline(self) -> str:
         """The headline if the harness checks of one of the runs rule out verdicts, "" otherwise."""
         for which, analysis in (("newer", self.newer), ("older", self.older)):
-            if text := neutral_headline(analysis) or too_wide_text(analysis):
+            if text := neutral_headline(analysis):
                 return f"{text.removesuffix('.')} ({which} run)."
         return ""
 

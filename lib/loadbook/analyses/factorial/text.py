@@ -14,7 +14,7 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
 from loadbook.stats.headline import headline as first_line
-from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline, too_wide_text
+from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -37,7 +37,7 @@ def factorial_headline(result: FactorialAnalysis) -> str:
     It says that two factors act together if their interaction is at least as large as the main effect of one of them,
     because that main effect alone then says little.
     """
-    if neutral := neutral_headline(result.analysis) or too_wide_text(result.analysis):
+    if neutral := neutral_headline(result.analysis):
         return neutral
     sizes = {e.names[0]: e.log_size for e in result.main_effects}
     for pair in result.interactions:

@@ -17,7 +17,7 @@ from loadbook.core.units import NBSP, format_duration, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.request_logs.summary import ExceedanceCurve
-from loadbook.stats.headline import neutral_headline
+from loadbook.stats.headline import neutral_headline, open_claim_sentence
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
@@ -137,11 +137,8 @@ class LatencyFigure(base.ReportFigure):
             reasons = [row.verdict.reason for row in rows if row.verdict and row.verdict.reason]
             return f"Not compared: {reasons[0]}." if reasons else "Not compared."
         margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
-        text = f"no treatment is shown to change any percentile by {margin} or more"
-        if len(undecided) == len(states):
-            return f"Undecided: {text}."
-        counts = ((len(undecided), "undecided"), (len(not_compared), "not compared"))
-        return ", ".join([f"N{text[1:]}", *(f"{number} {word}" for number, word in counts if number)]) + "."
+        claim = f"no treatment is shown to change any percentile by {margin} or more"
+        return open_claim_sentence(claim, len(undecided), len(not_compared), of=len(states))
 
     @property
     def help(self) -> str:
