@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SHIPPED_FOLDERS = ("notebooks", "studies", f"data/{EXAMPLE_STUDY}")  # copied into the wheel by setup.py
 
+NO_CONTROL = "none: no service here has a setting of known cost; name one by --control, a slow-down that you know"
+
 README = """\
 # A loadbook project
 
@@ -220,15 +222,24 @@ def _lines(record: dict[str, Any]) -> list[str]:
 )  # fmt: skip
 @click.option("--try", "tried", multiple=True, metavar="[ROLE.]VAR=VALUE", help="Compare this value: a treatment.")
 @click.option("--set", "fixed", multiple=True, metavar="[ROLE.]VAR=VALUE", help="What every treatment has.")
-@click.option("--control", multiple=True, metavar="[ROLE.]VAR=VALUE", help="A cost that is known to be real.")
+@click.option(
+    "--control", multiple=True, metavar="[ROLE.]VAR=VALUE",
+    help="A deliberate slow-down that the run must find; by default one of the service's own.",
+)  # fmt: skip
+@click.option("--no-control", is_flag=True, help="Without such a check.")
 def new(
-    study: str, chain: tuple[str, ...], tried: tuple[str, ...], fixed: tuple[str, ...], control: tuple[str, ...]
+    study: str,
+    chain: tuple[str, ...],
+    tried: tuple[str, ...],
+    fixed: tuple[str, ...],
+    control: tuple[str, ...],
+    no_control: bool,
 ) -> None:
     """Write a study to begin with, studies/STUDY.toml: commented, with every variable of its services.
 
     For example: loadbook new buffered-log --service nginx --set access_log=unbuffered --try access_log=buffered
     """
-    from loadbook.services.check import parse_setting, starter_study
+    from loadbook.services.check import control_settings, parse_setting, starter_study
     from loadbook.store.atomic import write_atomic
 
     layout = project_layout()
@@ -236,9 +247,15 @@ def new(
     if path.exists():
         raise UsageError(f"{path} is there already", "give the new study another name")
     services = _services(layout, chain)
-    settings = [[parse_setting(text, services) for text in texts] for texts in (tried, fixed, control)]
-    write_atomic(path, starter_study(study, services, *settings).encode())
+    if control and no_control:
+        raise UsageError("--control and --no-control exclude each other", "leave one of them out")
+    compared, common, slower = ([parse_setting(text, services) for text in texts] for texts in (tried, fixed, control))
+    chosen = not control and not no_control
+    slower = control_settings(services, compared, common) if chosen else slower
+    write_atomic(path, starter_study(study, services, compared, common, slower).encode())
     echo(f"study {path}")
+    if chosen:
+        echo(f"control {', '.join(f'{s.role}.{s.var}={s.value}' for s in slower) or NO_CONTROL}")
     echo(f"next: look at it, then loadbook plan {study}")
 
 

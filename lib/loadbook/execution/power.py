@@ -202,6 +202,7 @@ def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> 
 # assumed coefficient of variation of one trial (2 to 3 % on pinned CPUs of an idle machine), and of a ratio of two
 ASSUMED_CV = 0.025
 ASSUMED_SD = ASSUMED_CV * 2**0.5
+ASSUMED_PAIRS = 200
 ALPHA = 0.05
 MAX_NAMED_RUNS = 3
 
@@ -219,6 +220,7 @@ class PowerForecast:
     detectable, detectable_range : effect detected with a power of 80 %, and its range; None if blocks are too few.
     blocks_needed, blocks_needed_range : number of blocks to detect `effect`; None if more than 10,000.
     length : the most efficient length of a trial, or a text on why it is not known.
+    aa_chance : share of such runs whose A/A arm passes; None without such an arm, or with too few blocks.
     """
 
     plan: Plan
@@ -232,6 +234,7 @@ class PowerForecast:
     blocks_needed: int | None
     blocks_needed_range: tuple[int, int] | None
     length: TrialLength | str
+    aa_chance: float | None
 
     @property
     def underpowered(self) -> bool:
@@ -256,6 +259,7 @@ class PowerForecast:
             "needed_range": self.blocks_needed_range,
             "needed_hours": None if self.blocks_needed is None else self.hours(self.blocks_needed),
             "length": self.length if isinstance(self.length, str) else self.length._asdict(),
+            "aa_chance": self.aa_chance,
         }
 
 
@@ -290,7 +294,28 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
         blocks_needed=None if need is None else need.blocks,
         blocks_needed_range=None if need is None else (need.low, need.high),
         length=_best_trial_length(plan, samples, pool.sd),
+        aa_chance=_aa_chance(plan, pool),
     )
+
+
+def _aa_chance(plan: Plan, pool: PairPool) -> float | None:
+    """Return the share of runs of this plan whose A/A arm is narrow enough at the noise of `pool`."""
+    from loadbook.stats.verdict import aa_margin
+
+    study = plan.study
+    if plan.blocks < MIN_BLOCKS or not any(study.treatments[name].check == "aa" for name in plan.treatments):
+        return None
+    return pool.narrow_share(plan.blocks, aa_margin(study.margin, study.metric))
+
+
+def _assumed_pool() -> PairPool:
+    """Return pairs of trials that scatter normally by the assumed standard deviation."""
+    import numpy as np
+
+    from loadbook.stats.power import PairPool, normal_scores
+
+    half = normal_scores(ASSUMED_PAIRS) * ASSUMED_SD / 2
+    return PairPool(np.column_stack([half, -half]))
 
 
 def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
@@ -332,7 +357,8 @@ def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
     needed = blocks_needed(effect, sd, alpha=alpha)
     source = f"assumed, {format_percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
     unknown = "not known: nothing is recorded yet"
-    return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, detectable, None, needed, None, unknown)
+    chance = _aa_chance(plan, _assumed_pool())
+    return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, detectable, None, needed, None, unknown, chance)
 
 
 def _comparison_alpha(plan: Plan) -> float:
@@ -401,7 +427,25 @@ def power_lines(forecast: PowerForecast) -> list[str]:
     effect = format_percent(forecast.effect, signed=False)
     origin = "the study’s margin" if forecast.effect == plan.study.margin else "as asked"
     lines.append(f"needed      {blocks_needed_text(forecast)} for {effect}, {origin}")
-    return [*lines, f"length      {_length_text(forecast.length)}"]
+    return [*lines, *_check_lines(forecast), f"length      {_length_text(forecast.length)}"]
+
+
+def _check_lines(forecast: PowerForecast) -> list[str]:
+    """Return a line on the chance of the A/A arm, and one on an absent positive control."""
+    from loadbook.stats.verdict import aa_margin
+
+    study, lines = forecast.plan.study, list[str]()
+    kinds = {study.treatments[name].check for name in forecast.plan.treatments}
+    if forecast.aa_chance is not None:
+        share = format_percent(forecast.aa_chance, decimals=0, signed=False)
+        margin = format_percent(aa_margin(study.margin, study.metric), signed=False)
+        otherwise = "" if study.factorial or study.published else "; else only larger differences can be told"
+        lines.append(f"A/A         arm narrower than {margin} in about {share} of such runs{otherwise}")
+    elif "aa" not in kinds:
+        lines.append('A/A         no arm: nothing shows how small a difference can be told (check = "aa")')
+    if "control" not in kinds:
+        lines.append('control     none: nothing shows that a cost would be found (check = "control")')
+    return lines
 
 
 def _length_text(length: TrialLength | str) -> str:

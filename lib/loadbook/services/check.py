@@ -20,6 +20,7 @@ from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel
 
 MAX_QUESTION_CHARS = 90
+LARGE_PAGE_BYTES = 32_768
 COMMENT_COLUMN = 36  # column in which comments begin
 
 
@@ -53,6 +54,34 @@ def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSet
         spec = services[roles[0]]
         raise StudyError(f"service {spec.name}", [SpecProblem(f"{roles[0]}.{var}", problem)], spec.vars[var].about)
     return VariableSetting(roles[0], var, level)
+
+
+def control_settings(
+    services: Mapping[str, ServiceSpec], tried: Sequence[VariableSetting], fixed: Sequence[VariableSetting]
+) -> list[VariableSetting]:
+    """Return the settings of known cost that a new study has as its positive control; [] if no service offers any.
+
+    They belong to the first role whose service has some, roles with tried settings first. A role is left out if the
+    study sets one of the variables itself, or if its other settings keep them without effect.
+    """
+    own = {(role, var): value for role, var, value in (*fixed, *tried)}
+    roles = [*(role for role in services if any(role == setting.role for setting in tried)), *services]
+    for role in dict.fromkeys(roles):
+        spec = services[role]
+        if spec.control is None:
+            continue
+        values = {var: own.get((role, var), known.default) for var, known in spec.vars.items()}
+        has_backends = role != list(services)[-1]
+        page_bytes = values.get("page_bytes")
+        large = isinstance(page_bytes, int) and page_bytes >= LARGE_PAGE_BYTES
+        heavy = has_backends or large or values.get("tls") == "on"
+        settings = (heavy and spec.control.heavy) or spec.control.vars
+        needs = [spec.vars[var].needs for var in settings]
+        if any((role, var) in own for var in settings):
+            continue
+        if not any(need and need.unmet(values, (), has_backends=has_backends) for need in needs):
+            return [VariableSetting(role, var, value) for var, value in settings.items()]
+    return []
 
 
 def starter_study(

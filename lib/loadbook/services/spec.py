@@ -217,6 +217,16 @@ class IdleTimeout(ServiceModel):
         return self.default_s if value is None else float(value)
 
 
+class KnownCost(ServiceModel):
+    """Settings that make every request dearer by a known cause: the positive control that `loadbook new` writes.
+
+    `heavy` replaces `vars` where a request costs much more anyway: with backends, over TLS, or with a large page.
+    """
+
+    vars: Annotated[dict[Ident, FactorLevel], Field(min_length=1)]
+    heavy: dict[Ident, FactorLevel] = Field(default_factory=dict)
+
+
 class ServiceSpec(ServiceModel):
     """One server software: requirements, configuration, commands and probes.
 
@@ -228,6 +238,7 @@ class ServiceSpec(ServiceModel):
     tables : nftables tables ("ip name", templates) that are deleted if the service is killed.
     idle_timeout : its time-out for idle connections; None if it never closes them.
     memory_mib : MiB of memory that one instance may need; about twice what its processes have under a usual load.
+    control : settings of known cost; None if the service has none.
     tree : in system mode (`as_system`), the host's folder that its files are written to; else "".
     """
 
@@ -254,6 +265,7 @@ class ServiceSpec(ServiceModel):
     errors: ErrorMessages | None = None
     idle_timeout: IdleTimeout | None = None
     memory_mib: Annotated[int, Field(ge=1)] = 64
+    control: KnownCost | None = None
     system: SystemServer | None = None
     folder: Path = Path()
     tree: str = ""
@@ -275,6 +287,9 @@ class ServiceSpec(ServiceModel):
                 var.accept(var.default)
             except ValueError as error:
                 raise ValueError(f"vars.{name}.default: {error}") from None
+        for settings in (self.control.vars, self.control.heavy) if self.control else ():
+            if wrong := self.problems("control", settings):
+                raise ValueError(f"{wrong[0].path}: {wrong[0].message}")
         return self
 
     def as_system(self) -> ServiceSpec:

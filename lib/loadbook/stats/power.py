@@ -252,6 +252,17 @@ class PairPool:
         half_width, detectable = (_effect_found(smallest_effects, power) for power in (0.5, POWER))
         return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))
 
+    def narrow_share(self, blocks: int, margin: float) -> float:
+        """Return the share of studies whose A/A arm passes: half of its 95 % interval is below the margin.
+
+        Above 40 blocks the intervals are those of 40 blocks times the root of the ratio of blocks.
+        """
+        drawn = min(blocks, MAX_RESAMPLED_BLOCKS)
+        base, other = self.draw_studies(drawn, PRECISION_STUDIES)
+        upper, lower = (smallest_detected(*arms, ALPHA) for arms in ((other, base), (base, other)))
+        half_widths = np.expm1((upper + lower) / 2 * math.sqrt(drawn / blocks))
+        return float(np.mean(half_widths < margin))
+
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
         """Return the number of blocks that detect an effect (above 40 blocks by a formula); None above 10,000."""
         if not effect > 0:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, t
 
 from loadbook.execution.power import aa_arms, forecast_power, noise_samples, power_lines, underpowered_note
 from loadbook.execution.studies import load_study
@@ -86,7 +88,25 @@ def test_plan_without_recorded_noise_states_its_assumption(layout):
     found = forecast_power(layout, planned(layout))
     assert found.sd_range is None and found.blocks_needed_range is None
     assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in "\n".join(power_lines(found))
-    assert power_lines(found)[-1] == "length      not known: nothing is recorded yet"
+    assert "length      not known: nothing is recorded yet" in power_lines(found)
+
+
+def test_plan_states_the_chance_of_the_checks_and_names_absent_ones(layout):
+    """With a known scatter, half of the t interval decides: its chance follows from the chi-square distribution."""
+    plan = planned(layout, "aa")
+    forecast = forecast_power(layout, plan)
+    blocks, limit = plan.blocks, math.log1p(plan.study.margin)
+    quantile = limit * math.sqrt(blocks) / (t.ppf(0.975, blocks - 1) * forecast.sd)
+    assert forecast.aa_chance == pytest.approx(chi2.cdf(quantile**2 * (blocks - 1), blocks - 1), abs=0.1)
+    share = f"in about {100 * forecast.aa_chance:.0f}\u00a0% of such runs"
+    assert power_lines(forecast)[-3:-1] == [
+        f"A/A         arm narrower than 2.0\u00a0% {share}; else only larger differences can be told",
+        'control     none: nothing shows that a cost would be found (check = "control")',
+    ]
+    more = forecast_power(layout, planned(layout, "aa", blocks=60)).aa_chance
+    assert more > forecast.aa_chance
+    capacity = forecast_power(layout, make_plan(load_study(layout, "capacity-smoke")))
+    assert capacity.aa_chance is None and any("A/A         no arm" in line for line in power_lines(capacity))
 
 
 def test_plan_uses_noise_recorded_on_its_hosts(layout):

@@ -59,7 +59,9 @@ def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp
 
 def test_noise_cost_is_four_times_the_blocks_at_twice_the_noise(tmp_path):
     plan = make_plan(load_study(with_studies(tmp_path / "home"), "aa"))
-    forecast = PowerForecast(plan, 0.02, 0.05, 0.035, (0.03, 0.04), "recorded", None, None, 28, (20, 40), "unknown")
+    forecast = PowerForecast(
+        plan, 0.02, 0.05, 0.035, (0.03, 0.04), "recorded", None, None, 28, (20, 40), "unknown", 0.8
+    )
     assert noise_cost_text(forecast).replace("\u00a0", " ") == (
         "at the noise recorded on these hosts (3.5 % between two trials of a block) 2.0 % needs 28 blocks, at twice "
         "that noise about 112"

@@ -113,3 +113,38 @@ def test_new_study_never_overwrites_a_file(home, monkeypatch, capsys):
     assert exit_code(monkeypatch, "new", "mine", "--service", "nginx", "--try", "gzip=on") == 2
     assert "is there already" in capsys.readouterr().err and (home.studies / "mine.toml").read_text() == "mine"
     assert exit_code(monkeypatch, "new", "../x", "--service", "nginx", "--try", "gzip=on") == 2
+
+
+@pytest.mark.parametrize(
+    "words, control",
+    [
+        (["--service", "nginx", "--try", "gzip=on"], {"set_steps": 100}),
+        (["--service", "nginx", "--try", "gzip=on", "--set", "page_bytes=1048576"], {"set_steps": 1000}),
+        ([*PROXY, "--try", "balancer.sendfile=on"], {"set_steps": 1000}),
+        ([*PROXY, "--try", "web.sendfile=on"], {"set_steps": 100}),
+        (["--service", "balancer=haproxy", "--service", "nginx", "--try", "http_reuse=always"], {"set_steps": 1000}),
+        # in mode tcp haproxy sees no requests, so the servers behind it are slowed
+        (["--service", "balancer=haproxy", "--service", "nginx", "--set", "mode=tcp", "--try", "maxconn=900"],
+         {"set_steps": 100}),
+        (["--service", "nginx", "--try", "set_steps=5"], None),
+        (["--service", "node-app", "--set", "loop=500000", "--try", "processes=2"], None),
+        (["--service", "redis", "--try", "io_threads=2"], None),
+        (["--service", "nginx", "--try", "gzip=on", "--no-control"], None),
+        (["--service", "nginx", "--try", "gzip=on", "--control", "access_logs=4", "--set", "access_log=unbuffered"],
+         {"access_logs": 4}),
+    ],
+)  # fmt: skip
+def test_new_study_has_a_control_unless_it_is_refused_or_no_service_has_one(home, words, control, monkeypatch, capsys):
+    assert exit_code(monkeypatch, "new", "mine", *words) == 0
+    study, out = load_study(home, "mine"), capsys.readouterr().out
+    assert (study.treatments["control"].set if control else None) == control
+    assert ("control" in study.treatments) == (control is not None)
+    assert all("control" not in treatments for treatments in ineffective_settings(study).values())
+    by_user = "--control" in words or "--no-control" in words
+    assert ("control none: no service here" in out) == (control is None and not by_user)
+
+
+def test_control_and_no_control_exclude_each_other(home, monkeypatch, capsys):
+    words = ["--service", "nginx", "--try", "gzip=on", "--control", "set_steps=5", "--no-control"]
+    assert exit_code(monkeypatch, "new", "mine", *words) == 2
+    assert "exclude each other" in capsys.readouterr().err

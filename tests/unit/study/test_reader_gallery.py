@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from command_line import exit_code
-from loadbook.study.reader import is_variant, study_files
+from loadbook.study.reader import is_variant, read_study, study_files
 from recorded_run import copy_recorded_run
 
 
@@ -16,6 +17,16 @@ def project(tmp_path, monkeypatch):
     layout = copy_recorded_run(tmp_path)
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     return layout
+
+
+# their own question is one of the checks, or nothing is compared (certified-capacity)
+WITHOUT_CONTROL = {"aa", "noise", "known-cost", "known-cost-cpu", "known-capacity", "certified-capacity"}
+
+
+def test_shipped_studies_have_a_positive_control():
+    shipped = [read_study(path) for path in study_files(Path(__file__).parents[3] / "studies")]
+    without = {s.name for s in shipped if all(t.check != "control" for t in s.treatments.values())}
+    assert without == WITHOUT_CONTROL
 
 
 def test_variants_of_a_study_are_recognised(project):
