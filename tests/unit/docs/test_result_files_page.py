@@ -1,0 +1,140 @@
+"""docs/result-files.md: which files of each tool are read and which are not, checked on captures of the tools."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import ParseError
+from loadbook.ingestion.trial_rows import read_captured
+from loadbook.tools import base
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/result-files.md").read_text()
+TABLE, SPLITTING = PAGE.split("## Which files are read")[1].split("## Several reports in one file")
+ROWS = {
+    tool: [cell.strip() for cell in cells.split("|")]
+    for tool, cells in re.findall(r"^\| \[(\w+)\]\(.*?\) \|(.*)\|$", TABLE, re.MULTILINE)
+}
+CAPTURES = ROOT / "tests/fixtures"
+
+# tool, capture, words of its cell "read"
+READ = [
+    ("ab", "2.3--n20000_c50.stdout", "text"),
+    ("artillery", "2.0.21--clean_both.result", "`--output`"),
+    ("autocannon", "9.0.0--clean_json.stdout", "`--json`"),
+    ("bombardier", "1.2.6--clean_json.stdout", "JSON"),
+    ("fortio", "1.66.5--rate_both.result", "`-json`"),
+    ("gatling", "3.14.9--closed_text.stdout", "summary"),
+    ("gatling", "3.10.5--closed_both.global_stats", "without percentiles"),
+    ("h2load", "1.52.0--h1_n20000.stdout", "text"),
+    ("hey", "0.1.5--clean_text.stdout", "text"),
+    ("httperf", "0.9.0--r8000_n40000.stdout", "text"),
+    ("jmeter", "5.6.3--csv_all_columns.out.jtl", "CSV"),
+    ("jmeter", "5.6.3--xml_10x20.out.jtl", "XML"),
+    ("k6", "1.8.1--clean_closed.summary", "`--summary-export`"),
+    ("k6", "1.8.1--handle_summary.stdout", "`handleSummary`"),
+    ("k6", "1.8.1--points_csv.points.csv", "`--out csv=FILE`"),
+    ("k6", "1.8.1--points_json.points", "`json=FILE`"),
+    ("locust", "2.47.0--clean_json.stdout", "`--json`"),
+    ("oha", "1.16.0--clean_json.stdout", "JSON"),
+    ("vegeta", "12.13.0--clean_text.results.csv", "`vegeta encode`"),
+    ("vegeta", "12.13.0--clean_text.report", "`vegeta report -type=json`"),
+    ("weighttp", "0.4--plain_n20000_c50_t2.stdout", "text"),
+    ("weighttp", "0.5--plain_n20000_c50_t2.stdout", "0.5"),
+    ("wrk", "4.1.0--tls.stdout", "text"),
+    ("wrk2", "4.0.0--R2000_d14_latency.stdout", "text"),
+]
+# tool, capture, words of its cell "not read", words of the reason that loadbook gives
+NOT_READ = [
+    ("ab", "2.3--html_w.stdout", "HTML of `-w`", "HTML of ab -w"),
+    ("ab", "2.3--csv_tsv_n300.pct.csv", "alone", "no report of ab"),
+    ("artillery", "2.0.21--clean_text.stdout", "rounded", "rounded"),
+    ("autocannon", "9.0.0--clean_text.stderr", "table: rounded", "rounded"),
+    ("bombardier", "1.2.6--clean_text.stdout", "rounded", "rounded"),
+    ("fortio", "1.66.5--clean_text.stderr", "rounded", "rounded"),
+    ("h2load", "1.52.0--logfile.req.log", "alone", "no report of h2load"),
+    ("hey", "0.1.5--count_csv.stdout", "no failed requests", "no failed attempts"),
+    ("jmeter", "5.6.3--summariser_2s.stdout", "text of the console", "no report of jmeter"),
+    ("k6", "1.8.1--clean_closed.stdout", "cut", "cut"),
+    ("locust", "2.47.0--clean_csv.out_stats.csv", "last flush", "last flush"),
+    ("locust", "2.47.0--clean_csv.stderr", "table: rounded", "rounded"),
+    ("oha", "1.16.0--clean_text.stdout", "text: rounded", "rounded"),
+    ("oha", "1.16.0--count_csv.stdout", "CSV: no failed requests", "no failed attempts"),
+    ("vegeta", "12.13.0--clean_text.stdout", "text", "rounded"),
+    ("vegeta", "12.13.0--hist.stdout", "histogram", "rounded"),
+]
+# tool, capture whose beginning is that of every report
+SPLIT = [
+    ("ab", "2.3--n20000_c50.stdout"),
+    ("h2load", "1.52.0--h1_n20000.stdout"),
+    ("hey", "0.1.5--clean_text.stdout"),
+    ("httperf", "0.9.0--r8000_n40000.stdout"),
+    ("weighttp", "0.4--plain_n20000_c50_t2.stdout"),
+    ("weighttp", "0.5--plain_n20000_c50_t2.stdout"),
+    ("wrk", "4.1.0--tls.stdout"),
+    ("wrk2", "4.0.0--R2000_d14_latency.stdout"),
+]
+
+
+def metrics(tool: str, path: Path) -> Sequence[tuple[str, str]]:
+    """Return (metric, statistic) of each number that `loadbook parse` prints."""
+    reader = base.load_tool(tool)
+    return [row[:2] for row in base.parse_output(reader, read_captured(path, reader.binary)).measurements]
+
+
+def test_result_files_page_has_a_row_for_every_tool_that_is_read() -> None:
+    assert list(ROWS) == base.tool_names()
+    assert {tool for tool, *_ in READ} == set(ROWS)
+
+
+@pytest.mark.parametrize(("tool", "capture", "words"), READ)
+def test_result_files_page_names_files_that_are_read(tool: str, capture: str, words: str) -> None:
+    assert metrics(tool, CAPTURES / tool / capture)
+    assert words in ROWS[tool][0]
+
+
+@pytest.mark.parametrize(("tool", "capture", "words", "reason"), NOT_READ)
+def test_result_files_page_names_files_that_are_not_read(tool: str, capture: str, words: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        metrics(tool, CAPTURES / tool / capture)
+    assert words in ROWS[tool][1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "files", "percentile"),
+    [
+        ("ab", {"2.3--csv_tsv_n300.stdout": "stdout", "2.3--csv_tsv_n300.pct.csv": "pct.csv"}, "p66"),
+        (
+            "h2load",
+            {"1.52.0--logfile.stdout": "stdout", "1.52.0--logfile.cmd": "cmd", "1.52.0--logfile.req.log": "req.log"},
+            "p99",
+        ),
+    ],
+)
+def test_files_beside_the_text_are_read_in_a_folder(
+    tool: str, files: dict[str, str], percentile: str, tmp_path: Path
+) -> None:
+    for capture, name in files.items():
+        shutil.copy(CAPTURES / tool / capture, tmp_path / name)
+    assert ("latency", percentile) in metrics(tool, tmp_path)
+
+
+@pytest.mark.parametrize(("tool", "capture"), SPLIT)
+def test_log_with_several_reports_is_read_after_it_was_split_as_the_page_says(
+    tool: str, capture: str, tmp_path: Path
+) -> None:
+    text = (CAPTURES / tool / capture).read_text()
+    (begin,) = re.findall(r"'/(.*)/'" if tool == "ab" else rf"\| (?:\w+, )?{tool}(?:, \w+)? \| `/(.*?)/`", SPLITTING)
+    (tmp_path / "all.log").write_text(text * 2)
+    with pytest.raises(ParseError, match=r"two reports in one|JSON is not whole"):
+        metrics(tool, tmp_path / "all.log")
+    before, *reports = re.split(rf"^(?={begin})", text * 2, flags=re.MULTILINE)
+    assert not before.strip() and len(reports) == 2
+    for report in reports:
+        (tmp_path / "one.txt").write_text(report)
+        assert ("requests", "count") in metrics(tool, tmp_path / "one.txt")
