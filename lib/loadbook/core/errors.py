@@ -23,6 +23,7 @@ class LoadbookError(Exception):
     """
 
     exit_code = 3
+    problems: Sequence[object] = ()  # the single mistakes, if the message lists several
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = clean(message)
