@@ -122,7 +122,7 @@ def _print_report(built: BuiltReport) -> None:
 def _report_record(built: BuiltReport) -> dict[str, Any]:
     """Return what `--json` prints about a report: its summary, with the paths of all pages."""
     pages = {"pages": list(map(str, built.pages)), "failed": built.failed}
-    return built.summary | pages | {"next": built.summary.get("next")}
+    return built.summary | pages | {"study": built.study, "next": built.summary.get("next") or None}
 
 
 def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int, as_json: bool) -> None:
