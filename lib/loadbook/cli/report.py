@@ -333,7 +333,7 @@ class _GateCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             extra_word = type(error) is click.UsageError and "--json" in words
-            if not extra_word and getattr(error, "option_name", None) != "--json":
+            if not extra_word and not (isinstance(error, click.BadOptionUsage) and error.option_name == "--json"):
                 raise
             message = "--json takes no FILE: it prints the JSON summary to stdout, and the text to stderr"
             raise UsageError(message, "loadbook gate STUDY --json > FILE") from error
