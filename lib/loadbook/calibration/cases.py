@@ -12,6 +12,7 @@ from loadbook.tools.base import Target
 
 STUDY_NAMES = {"closed": "calibration-closed", "open": "calibration-open"}
 DURATION_S, TIMEOUT_S = 3, 10
+CASE_S = 4.0  # expected duration of a case, with the start of server and tool
 HOLD_S, HOLD_LIMITED_S = 0.020, 0.010  # of a response, and of one of the limited server
 # behaviour -> variables of the service go-app, and what it does
 BEHAVIOURS: dict[str, tuple[dict[str, int], str]] = {

@@ -2,7 +2,8 @@
 
 - `terminal`: shared by all commands: arguments, output, progress, handling of Ctrl-C
 - `studies`: `loadbook init`, `docs`, `studies`, `new`
-- `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
+- `data`: `loadbook ingest`, `verify`, `parse`, `export`, `traces`
+- `imports`: `loadbook import`
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
 - `run`: `loadbook plan`, `run`, `batch`
 - `compare`: `loadbook compare`
@@ -38,7 +39,7 @@ COMMANDS = {
     "run": ("run", "Run a study's plan on hosts, or resume it"),
     "ingest": ("data", "Make tidy tables of raw outputs"),
     "parse": ("data", "Print the measurements in one raw tool output"),
-    "import": ("data", "Import raw outputs that were measured without loadbook, or an exported run"),
+    "import": ("imports", "Import raw outputs that were measured without loadbook, or an exported run"),
     "export": ("data", "Export a run as one file: an archive, a CSV, benchstat's format"),
     "traces": ("data", "Add recordings of sysstat, munin or Prometheus to a run"),
     "compare": ("compare", "Compare the treatments in any CSV table"),

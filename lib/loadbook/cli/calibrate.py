@@ -12,6 +12,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import LoadbookError, ToolError, UsageError
+from loadbook.core.units import format_duration
 from loadbook.store.paths import Layout, project_layout
 
 if TYPE_CHECKING:
@@ -23,31 +24,50 @@ if TYPE_CHECKING:
 @click.option("--tool", "tools", multiple=True, metavar="TOOL", help="Only this tool; may be repeated. Default: all.")
 @click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Trials of each case.")
 @click.option("--new", is_flag=True, help="Start anew although the last calibration is unfinished.")
-@click.option("--json", "as_json", is_flag=True, help="The certificate as JSON.")
-def calibrate(hosts_file: Path | None, tools: tuple[str, ...], blocks: int, new: bool, as_json: bool) -> None:
+@click.option(
+    "--yes", is_flag=True, help="Start the load without a question; needed with --json or without a terminal."
+)
+@terminal.json_option("the certificate")
+def calibrate(
+    hosts_file: Path | None, tools: tuple[str, ...], blocks: int, new: bool, yes: bool, as_json: bool
+) -> None:
     """Check which numbers of the driver's load generators may be trusted.
 
     Every tool that is installed loads a server of known behaviour (service go-app on the host of role server), which
     records what it answered. The certificate is kept in data/certificates, and reports of studies on this driver cite
-    it. About 4 s for each of at most 13 cases of a tool.
+    it. Every call measures, about 4 s for each of at most 13 cases of a tool; a question tells the whole time first.
     """
     from loadbook.calibration.certificate import make_certificate, write_certificate
     from loadbook.store.tables import load_run
 
+    if not yes and (as_json or not terminal.can_ask()):
+        message = "calibrate puts load on the hosts for minutes: with --json or without a terminal it needs --yes"
+        raise UsageError(message, "loadbook calibrate ... --yes")
     layout = project_layout()
     path = hosts_file or _lab_hosts(layout)
     installed, missing = _driver_tools(path, tools)
     for hint in missing:
         terminal.echo(hint, err=True)
+    if not yes and not terminal.confirm(_load_text(path, installed, blocks)):
+        raise click.Abort
     runs = _run_studies(layout, installed, hosts_file, blocks, new)
     certificate = make_certificate([load_run(layout, study, run) for study, run in runs.items()])
     file = layout.certificates / f"{min(runs.values())}.json"
     write_certificate(certificate, file)
     if as_json:
-        terminal.echo(certificate.model_dump_json(indent=1))
+        terminal.print_json(certificate.model_dump(mode="json"))
         return
     _print_certificate(certificate)
     terminal.echo(f"certificate {file}")
+
+
+def _load_text(path: Path, tools: Sequence[str], blocks: int) -> str:
+    """Return the question before the load: its hosts file, tools, cases and duration."""
+    from loadbook.calibration.cases import CASE_S, usable_cases
+
+    trials = blocks * sum(len(usable_cases(tool)) for tool in tools)
+    load = f"{trials} trials of {', '.join(tools)}, {format_duration(trials * CASE_S)}"
+    return f"This puts load on the hosts of {path}: {load}. Start?"
 
 
 def _lab_hosts(layout: Layout) -> Path:

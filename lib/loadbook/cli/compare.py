@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.terminal import echo, print_table
+from loadbook.cli.terminal import echo, json_option, print_json, print_table
 from loadbook.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ NARROWEST = 76
 )
 @click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
 @click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
+@json_option("every comparison; effects and intervals are ratios minus 1")
 def compare(
     table: Path, by: str, block: str, metric: str, baseline: str, margin: float | None, contrasts: Contrasts,
     no_loss: bool, lower_is_better: bool | None, as_json: bool,
@@ -78,7 +77,7 @@ def compare(
     if contrasts == "best":
         best = family.best_arm
         document |= {"best": best.best if best else None, "tied_with_best": list(best.tied) if best else []}
-    echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    print_json(document)
 
 
 def _against(verdict: Verdict, contrasts: Contrasts) -> str | None:

@@ -1,21 +1,20 @@
-"""Commands on recorded data: `ingest`, `verify`, `parse`, `export`, `import` and `traces`."""
+"""Commands on recorded data: `ingest`, `verify`, `parse`, `export` and `traces`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity
 from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
@@ -23,14 +22,13 @@ from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement
 
 if TYPE_CHECKING:
-    from loadbook.external.reports import ToolReport
-    from loadbook.external.study import CheckedImport
     from loadbook.ingestion.ingest import IngestSummary
 
 MAX_CAUSES = 3
 
 
-def _count(unit: str) -> Callable[[int, int], None]:
+def count_progress(unit: str) -> Callable[[int, int], None]:
+    """Return a function(done, total) that prints progress to stderr: "3 of 9 <unit>"."""
     return terminal.ProgressDisplay(sys.stderr).counter(unit)
 
 
@@ -60,25 +58,45 @@ def study_name(layout: Layout, study: str) -> str:
 
 def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
     """Ingest a run with progress on stderr; return a sentence about the tables; DataError if no trial counts."""
+    return tables_text(layout, study, run_id, ingest_tables(layout, study, run_id, scheduler))
+
+
+def ingest_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> IngestSummary:
+    """Ingest a run with progress on stderr; DataError if it has no trial."""
     from loadbook.ingestion.ingest import ingest as ingest_run
     from loadbook.ingestion.workers import dask_workers
 
     workers = dask_workers(scheduler) if scheduler else nullcontext()
     with workers as executor:
         on_note = lambda text: terminal.echo(f"loadbook: {text}", err=True)  # noqa: E731
-        summary = ingest_run(layout.run(study, run_id), executor, _count("trials read"), on_note)
+        summary = ingest_run(layout.run(study, run_id), executor, count_progress("trials read"), on_note)
     if not summary.trials:
         raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
+    return summary
+
+
+def tables_text(layout: Layout, study: str, run_id: str, summary: IngestSummary) -> str:
+    """Return a sentence about the tables of a run; DataError if no trial counts."""
     if not summary.valid:
         raise DataError(
-            f"no trial of run {run_id} of {study} is valid: {_causes_text(summary)}",
+            f"no trial of run {run_id} of {study} is valid: {causes_text(summary)}",
             f"{layout.run(study, run_id).raw} holds what was seen; set that right, then: loadbook run {study}",
         )
-    causes = f" ({_causes_text(summary)})" if summary.valid < summary.trials else ""
+    causes = f" ({causes_text(summary)})" if summary.valid < summary.trials else ""
     return f"{summary.valid} of {summary.planned} planned trials are valid{causes}; {summary.problems_text}"
 
 
-def _causes_text(summary: IngestSummary) -> str:
+def run_record(layout: Layout, study: str, run_id: str, summary: IngestSummary) -> dict[str, Any]:
+    """Return what `--json` prints about a run and its tables."""
+    return {
+        "study": study, "run": run_id, "folder": str(layout.run(study, run_id).raw),
+        "planned_trials": summary.planned, "recorded_trials": summary.trials, "valid_trials": summary.valid,
+        "invalid": [{"reason": reason, "trials": count} for reason, count in summary.causes],
+        "next": f"loadbook {'report' if summary.valid else 'run'} {study}",
+    }  # fmt: skip
+
+
+def causes_text(summary: IngestSummary) -> str:
     """Return a text with the most frequent reasons for which trials do not count."""
     causes = [f"{count} {reason}" for reason, count in summary.causes[:MAX_CAUSES]]
     return "; ".join([*causes, "..."] if len(summary.causes) > MAX_CAUSES else causes)
@@ -87,7 +105,8 @@ def _causes_text(summary: IngestSummary) -> str:
 @click.command()
 @terminal.optional_study_argument
 @click.option("--run", "run_id", metavar="RUN", help="Only this run (latest: the newest).")
-def verify(study: str | None, run_id: str | None) -> None:
+@terminal.json_option("one object per run")
+def verify(study: str | None, run_id: str | None, as_json: bool) -> None:
     """Hash every raw file again and name those that changed, are missing or were never recorded.
 
     STUDY: all of its runs; without it: every run of every study. Exit code 4 if any file is not as it was recorded.
@@ -102,16 +121,18 @@ def verify(study: str | None, run_id: str | None) -> None:
         runs = [(name, run) for name in ([study] if study else layout.studies_with_runs()) for run in layout.runs(name)]
     if not runs:
         raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {layout.root / 'data' / 'raw'}")
-    results = [print_verification(layout, *run) for run in runs]
-    if not all(results):
+    records = [print_verification(layout, *run) for run in runs]
+    if as_json:
+        terminal.print_json(records)
+    if any(record["findings"] for record in records):
         sys.exit(DataError.exit_code)
 
 
-def print_verification(layout: Layout, study: str, run_id: str) -> bool:
-    """Verify one run, print every finding, and return whether there was none."""
+def print_verification(layout: Layout, study: str, run_id: str) -> dict[str, Any]:
+    """Verify one run, print every finding, and return what `--json` prints."""
     from loadbook.store.verify import verify_run
 
-    checked = verify_run(layout.run(study, run_id), _count(f"attempts of {study} {run_id} hashed"))
+    checked = verify_run(layout.run(study, run_id), count_progress(f"attempts of {study} {run_id} hashed"))
     for kind, path, message in checked.findings:
         terminal.echo(f"{kind:<10} {path.relative_to(layout.root)}" + (f": {message}" if message else ""))
     number = len(checked.findings)
@@ -119,13 +140,21 @@ def print_verification(layout: Layout, study: str, run_id: str) -> bool:
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
     extent = f"{checked.attempts} attempts, {checked.files} files, {format_bytes(checked.size)}"
     terminal.echo(f"{study} {run_id}: {extent}: {verdict}{bare}")
-    return not number
+    findings = [
+        {"kind": kind, "path": str(path.relative_to(layout.root)), "message": message or None}
+        for kind, path, message in checked.findings
+    ]
+    without_checksum = [str(path.relative_to(layout.root)) for path in checked.uncovered]
+    return {
+        "study": study, "run": run_id, "attempts": checked.attempts, "files": checked.files,
+        "size_bytes": checked.size, "findings": findings, "without_checksum": without_checksum,
+    }  # fmt: skip
 
 
 @click.command()
 @click.argument("tool")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of {metric, statistic, value, unit, text}.")
+@terminal.json_option("an array of {metric, statistic, value, unit, text}")
 def parse(tool: str, path: Path, as_json: bool) -> None:
     """Print the measurements in one raw output of TOOL.
 
@@ -138,7 +167,7 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
         rule = doubt_rule(name)
         terminal.echo(f"{rule.level}: {name}: {message}{rule_advice(rule.name)}", err=True)
     if as_json:
-        terminal.echo(json.dumps([_measurement_record(row) for row in report.measurements], indent=1, allow_nan=False))
+        terminal.print_json([_measurement_record(row) for row in report.measurements])
     else:
         headings = ("metric", "statistic", "value", "in base units", "as printed")
         terminal.print_table(headings, map(_measurement_cells, report.measurements), right=headings[2:4])
@@ -153,10 +182,11 @@ def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]
 
 def _measurement_cells(row: Measurement) -> tuple[str, ...]:
     base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
-    return row.metric, row.statistic, _quantity_text(row), base, row.text or "derived"
+    return row.metric, row.statistic, quantity_text(row), base, row.text or "derived"
 
 
-def _quantity_text(row: Measurement) -> str:
+def quantity_text(row: Measurement) -> str:
+    """Return a measured value with a fitting unit."""
     return format_quantity(row.value, row.unit).replace(NBSP, " ")
 
 
@@ -197,7 +227,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
     if str(path) == "-":
         raise UsageError("an archive goes to a file", "--out FILE")
     pages = _pages(layout, study, run)
-    packed = pack_run(layout.run(study, run), pages, version("loadbook"), path, _count("files packed"))
+    packed = pack_run(layout.run(study, run), pages, version("loadbook"), path, count_progress("files packed"))
     terminal.echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
     if not pages:
         terminal.echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
@@ -231,122 +261,6 @@ def _text(layout: Layout, study: str, run: str, form: str, metric: str | None, o
         raise UsageError(f"{path} is there already", "name another file: --out")
     write_atomic(path, text.encode())
     terminal.echo(f"{path}\t{text.count(chr(10))} lines")
-
-
-def open_archive(path: Path) -> None:
-    """Unpack the run in an archive, verify it, rebuild its tables and compare them with those in the archive."""
-    from loadbook.store.export import differing_tables, unpack_run
-
-    layout = project_layout()
-    contents, new = unpack_run(path, layout, _count("files taken in"))
-    study, run = contents.study, contents.run
-    terminal.echo(f"{'run' if new else 'the same was opened before: run'} {run} of {study}")
-    if not print_verification(layout, study, run):
-        raise DataError(f"{path}: what it holds is not as its own ledger says", f"loadbook verify {study}")
-    terminal.echo(make_tables(layout, study, run))
-    differ = differing_tables(contents, layout.run(study, run))
-    if differ and contents.loadbook_version == version("loadbook"):
-        raise DataError(f"{', '.join(differ)}: not the tables that were sent with these raw files", "ask its sender")
-    same = "made again here, byte for byte those that were sent"
-    other = f"{', '.join(differ)} differ from those that were sent, which loadbook {contents.loadbook_version} made"
-    terminal.echo(f"tables    {f'made again here; {other}' if differ else same}")
-    terminal.echo(f"next: loadbook report {study}")
-
-
-@click.command("import")
-@click.argument("folder", metavar="FOLDER|ARCHIVE", type=click.Path(path_type=Path))
-@click.option("--conditions", type=click.Path(path_type=Path), help="CSV: file, treatment, block, ...")
-@click.option("--study", default="", metavar="NAME", help="Name of the study; default: the folder's.")
-@click.option("--tool", help="Tool that wrote the outputs; default: detected.")
-@click.option("--baseline", help="Treatment that the others are compared with; default: baseline.")
-@click.option("--aa", metavar="TREATMENT", help="Treatment that is the baseline once more: it must not differ.")
-@click.option("--metric", help="Metric of the verdict; default: ok_per_s.")
-@click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %; default: the metric's.")
-@click.option("--question", help="Question of the study, at most 90 characters.")
-@click.option("--incomplete", is_flag=True, help="Accept blocks that lack a treatment.")
-@click.option("--dry-run", is_flag=True, help="Check everything and print the run that would be made; write nothing.")
-def import_(
-    folder: Path, conditions: Path | None, study: str, tool: str | None, baseline: str | None, aa: str | None,
-    metric: str | None, margin: float | None, question: str | None, incomplete: bool, dry_run: bool,
-) -> None:  # fmt: skip
-    """Import raw outputs as a run, with their conditions from a CSV file; then make its tables.
-
-    Each row of the CSV names an output in FOLDER (a file, or a folder with stdout, stderr, cmd, rc and the tool's
-    own files), its treatment and its block. Files are copied byte for byte; FOLDER is not changed.
-
-    Of an archive that `loadbook export` made, give the file alone: it is checked whole, and its tables are made again.
-    """
-    if folder.is_file():
-        return open_archive(folder)
-    if conditions is None:
-        raise UsageError("--conditions is missing: which output is which treatment and block?", "docs/import.md")
-    from loadbook.external.study import ImportOptions, find_same_import, read_import, write_import
-
-    options = ImportOptions(study, baseline, metric, margin, question, incomplete, aa)
-    checked = read_import(folder, conditions, options, tool, _count("outputs read"))
-    layout = project_layout()
-    before = find_same_import(layout, checked)
-    for note in [*checked.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
-        terminal.echo(f"note: {note}", err=True)
-    _print_import(checked)
-    if dry_run:
-        _print_plan(checked)
-        terminal.echo("nothing was written (--dry-run)")
-        return
-    run = write_import(layout, checked, _count("outputs kept"))
-    terminal.echo(_ingest_import(layout, checked.name, run))
-    terminal.echo(f"{'new run' if before else 'run'} {run}")
-    terminal.echo(f"data {layout.run(checked.name, run).raw}")
-    terminal.echo(f"next: loadbook report {checked.name}")
-
-
-def _print_import(checked: CheckedImport) -> None:
-    """Print the study, the outputs, the metric and margin, and the blocks of an import."""
-    plan, study = checked.plan, checked.plan.study
-    missing = len(plan.trials) - len(checked.pairs)
-    tools = ", ".join(dict.fromkeys(report.tool for _, report in checked.pairs))
-    names = ", ".join(map(study.label, plan.treatments))
-    blocks = f"{plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}" + f"; {missing} missing" * bool(missing)
-    margin = format_percent(study.margin, signed=False)
-    timed = all(report.condition.started is not None for _, report in checked.pairs)
-    terminal.echo(f"{study.name}: {study.question}")
-    terminal.echo(f"outputs   {len(checked.pairs)} of {tools}: {blocks}")
-    terminal.echo(f"decides   {study.metric} against {study.label(study.baseline)}, margin {margin}")
-    terminal.echo(f"blocks    {checked.blocks_text}")
-    terminal.echo(
-        f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}"
-    )
-
-
-def _ingest_import(layout: Layout, study: str, run: str) -> str:
-    from loadbook.ingestion.ingest import ingest
-
-    summary = ingest(layout.run(study, run), on_trial=_count("outputs ingested"))
-    causes = _causes_text(summary)
-    if not summary.valid:
-        message = f"run {run} of {study} was imported, but none of its trials counts: {causes}"
-        raise DataError(message, f"loadbook report {study}")
-    invalid = f" ({causes})" if summary.valid < summary.trials else ""
-    return f"trials    {summary.valid} of {summary.planned} count{invalid}"
-
-
-def _print_plan(checked: CheckedImport) -> None:
-    """Print a table with the trial that would be made of each output."""
-    from loadbook.core.metrics import get_metric
-
-    metric = checked.plan.study.metric
-    key = (metric, get_metric(metric).default_statistic)
-
-    def value_text(report: ToolReport) -> str:
-        rows: tuple[Measurement, ...] = report.parsed.measurements if report.parsed else ()
-        return next((_quantity_text(row) for row in rows if (row.metric, row.statistic) == key), "none")
-
-    rows = [
-        (planned.trial, report.condition.file, planned.treatment, planned.block, value_text(report))
-        for planned, report in checked.pairs
-    ]
-    headings = ("trial", "file", "treatment", "block", metric)
-    terminal.print_table(headings, rows, right=("block", metric), fold=("file", "treatment"))
 
 
 @click.command()

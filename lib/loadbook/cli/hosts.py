@@ -9,11 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
+from loadbook.cli.terminal import (
+    echo,
+    echo_next_step,
+    hosts_option,
+    json_option,
+    optional_study_argument,
+    print_json,
+    print_table,
+)
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
 from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
@@ -38,14 +46,20 @@ def hosts() -> None:
 
 @hosts.command("list")
 @hosts_option
-def list_hosts(hosts_file: Path | None) -> None:
+@json_option("one object per host")
+def list_hosts(hosts_file: Path | None, as_json: bool) -> None:
     """Show every host: alias, roles, login, address under load, and how many keys are trusted."""
     path, inventory = read_inventory(hosts_file)
+    records: list[dict[str, Any]] = []
     for alias, end in _endpoints(path, inventory).items():
         entry = inventory.hosts[alias]
-        keys = trusted_keys(end.known_hosts, end.host_key_alias, end.port)
-        trust = f"{len(keys)} trusted key{'s' if len(keys) != 1 else ''}" if keys else "NOT trusted"
-        echo(f"{alias}\t{','.join(entry.roles)}\t{end.destination}\t{entry.address or end.host_name}\t{trust}")
+        keys, address = len(trusted_keys(end.known_hosts, end.host_key_alias, end.port)), entry.address or end.host_name
+        trust = f"{keys} trusted key{'s' if keys != 1 else ''}" if keys else "NOT trusted"
+        echo(f"{alias}\t{','.join(entry.roles)}\t{end.destination}\t{address}\t{trust}")
+        record = {"host": alias, "roles": list(entry.roles), "login": end.destination, "address": address}
+        records.append(record | {"trusted_keys": keys})
+    if as_json:
+        print_json(records)
 
 
 @hosts.command()
@@ -162,10 +176,13 @@ def down() -> None:
 
 
 @lab.command()
-def status() -> None:
+@json_option("one object per host")
+def status(as_json: bool) -> None:
     """Show which hosts of the lab are up; exit code 3 if one of them is down."""
     states = _load_lab().status()
     _print_lab(states)
+    if as_json:
+        print_json([_lab_record(state) for state in states])
     if not states or any(state.pid is None for state in states):
         echo("next: loadbook lab up", err=True)
         sys.exit(3)
@@ -191,6 +208,14 @@ def _load_lab() -> Lab:
     return Lab.load(project_layout().lab)
 
 
+def _lab_record(state: LabHostStatus) -> dict[str, Any]:
+    """Return what `lab status --json` prints about a host."""
+    return {
+        "host": state.alias, "address": state.address, "port": state.port, "pid": state.pid,
+        "up": state.pid is not None, "cpus": state.cpus, "link_cut": state.link_cut,
+    }  # fmt: skip
+
+
 def _print_lab(states: Sequence[LabHostStatus]) -> None:
     for state in states:
         mask = "no mask" if state.cpus is None else f"CPU {','.join(map(str, state.cpus))}"
@@ -203,7 +228,8 @@ def _print_lab(states: Sequence[LabHostStatus]) -> None:
 @click.command()
 @optional_study_argument
 @hosts_option
-def doctor(study: str | None, hosts_file: Path | None) -> None:
+@json_option("one object per line of the table")
+def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
     """Show what is missing, here and on every host, and how to get it; exit code 3 if something required is missing.
 
     With STUDY only what this study needs: hosts, permissions, programs and their compilers, a delay by the kernel.
@@ -231,7 +257,10 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     headings = ("", "where", "what", "seen", "what to do")
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
-    print_table(headings, rows, fold=headings[1:], width=320)  # wide, so that no command is wrapped in a file or pipe
+    if as_json:
+        print_json([check._asdict() for check in checks])
+    else:  # wide, so that no command is wrapped in a file or pipe
+        print_table(headings, rows, fold=headings[1:], width=320)
     missing = sum(check.status == "missing" for check in checks)
     echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
     if missing:

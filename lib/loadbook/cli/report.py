@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.terminal import ProgressDisplay, echo, studies_argument, study_argument
+from loadbook.cli.terminal import ProgressDisplay, echo, json_option, print_json, studies_argument, study_argument
 from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
@@ -49,9 +48,10 @@ STDOUT = Path("-")
 @click.option(
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
+@json_option("verdict, sentences, pages and next command of each report")
 def report(
     studies: tuple[str, ...], run: str, against: str | None, pairs: tuple[str, ...], file_format: str, whole: bool,
-    hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None,
+    hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
@@ -67,7 +67,7 @@ def report(
 
     timeout_s = timeout_s or TIMEOUT_S
     if whole:
-        _report_site(hosts, new, jobs, timeout_s)
+        _report_site(hosts, new, jobs, timeout_s, as_json)
         return
     from loadbook.analyses.compare_runs.page import build_comparison
     from loadbook.batch.index import write_index
@@ -78,6 +78,7 @@ def report(
     if (run != "latest" or against) and len(names) != 1:
         raise UsageError("--run and --against need exactly one STUDY")
     built: list[BuiltReport] = []
+    records: list[dict[str, Any]] = []
     failed = False
     for name in names:
         try:
@@ -89,12 +90,15 @@ def report(
             if len(names) == 1:
                 raise
             failed = True  # continue with the reports of the other studies
+            records.append({"study": name, "pages": [], "failed": [error.message], "next": error.hint})
             display.step(f"{name}: no report: {error.message}")
     index = write_index(layout.reports)
     display.step("done")
     for one in built:
         _print_report(one)
     echo(f"index: {index}")
+    if as_json:
+        print_json({"index": str(index), "reports": [*map(_report_record, built), *records]})
     if failed or any(one.failed for one in built):
         sys.exit(3)
 
@@ -115,7 +119,13 @@ def _print_report(built: BuiltReport) -> None:
             echo(f"Markdown: {page}")
 
 
-def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int) -> None:
+def _report_record(built: BuiltReport) -> dict[str, Any]:
+    """Return what `--json` prints about a report: its summary, with the paths of all pages."""
+    pages = {"pages": list(map(str, built.pages)), "failed": built.failed}
+    return built.summary | pages | {"study": built.study, "next": built.summary.get("next") or None}
+
+
+def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int, as_json: bool) -> None:
     """Run the smoke studies that have no run yet, make every report, and print the duration of each."""
     from loadbook.batch.index import write_index, write_site_summary
     from loadbook.batch.site import build_all_reports, run_smoke_studies, site_record
@@ -129,7 +139,7 @@ def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int
             parts[part.study] = part
             stands = " stands" if part.stood else f", {format_duration(part.ran_s)}"
             display.step(f"{part.study}: " + (f"not run: {part.lacks}" if part.lacks else f"run {part.run}{stands}"))
-    failed, runs_end = False, clock.monotonic()
+    failed, runs_end, records = False, clock.monotonic(), list[dict[str, Any]]()
     for one in build_all_reports(layout, _recorded_studies(layout), jobs or usable_cpus(), timeout_s):
         outcome = f"no report: {one.error}" if one.error else f"report, {format_duration(one.took_s)}"
         display.step(f"{one.study}: {outcome}")
@@ -138,10 +148,16 @@ def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int
             parts[one.study].reported_s = one.took_s
         if one.built:
             _print_report(one.built)
+            records.append(_report_record(one.built))
+        else:
+            records.append({"study": one.study, "pages": [], "failed": [one.error], "next": None})
     reported_s = clock.monotonic() - runs_end
     record = site_record(list(parts.values()), began, reported_s)
     write_site_summary(layout.reports, record)
-    echo(f"index: {write_index(layout.reports)}")
+    index = write_index(layout.reports)
+    echo(f"index: {index}")
+    if as_json:
+        print_json({"index": str(index), "reports": records, "site": record})
     for part in parts.values():
         times = f"run {format_duration(part.ran_s)}\treport {format_duration(part.reported_s)}"
         echo(f"{part.study}\t{f'not run: {part.lacks}' if part.lacks else times}")
@@ -163,7 +179,7 @@ def _recorded_studies(layout: Layout) -> list[str]:
 @click.option("--rate", type=float, default=0.01, show_default=True, help="False alarms per run while nothing changes.")
 @click.option("--by-name", is_flag=True, help="Hosts of one name are one host, whatever machine they are.")
 @click.option("--alarm", "strict", is_flag=True, help="Exit code 1 if the newest run is worse than its past.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: every run, effect, change and alarm.")
+@json_option("every run, effect, change and alarm")
 def history(study: str, metric: str, rate: float, by_name: bool, strict: bool, as_json: bool) -> None:
     """Show the level of each effect of STUDY, since when it holds, and whether the newest run is worse than before.
 
@@ -176,7 +192,7 @@ def history(study: str, metric: str, rate: float, by_name: bool, strict: bool, a
     name = study_name(project_layout(), study)
     page = history_page(name, metric, rate, by_name, ProgressDisplay(sys.stderr).counter("runs read"))
     if as_json:
-        echo(json.dumps(history_record(page), indent=1, ensure_ascii=False))
+        print_json(history_record(page))
     else:
         _print_history(page)
     if strict:
@@ -255,7 +271,7 @@ def _series_record(series: EffectSeries) -> dict[str, Any]:
 
 @click.command()
 @studies_argument
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per claim.")
+@json_option("one object per claim")
 def claims(studies: tuple[str, ...], as_json: bool) -> None:
     """Check the claims of the articles on STUDY (default: every study that has claims) by the newest suitable run.
 
@@ -269,7 +285,7 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
     claims = {study.name: replay_claims(layout, study, lambda text: echo(text, err=True)) for study in with_claims}
     if as_json:
         records = [_claim_record(name, claim) for name, own in claims.items() for claim in own]
-        echo(json.dumps(records, indent=1, ensure_ascii=False))
+        print_json(records)
         return
     for study in with_claims:
         _print_claims(study, claims[study.name])
@@ -307,29 +323,47 @@ def _claim_record(study: str, claim_by_run: ClaimByRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@click.command()
+class _GateCommand(click.Command):
+    """A command that explains the former option `--json FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments of the command line; UsageError if a file follows --json."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            extra_word = type(error) is click.UsageError and "--json" in words
+            if not extra_word and not (isinstance(error, click.BadOptionUsage) and error.option_name == "--json"):
+                raise
+            message = "--json takes no FILE: it prints the JSON summary to stdout, and the text to stderr"
+            raise UsageError(message, "loadbook gate STUDY --json > FILE") from error
+
+
+@click.command(cls=_GateCommand)
 @study_argument
 @click.option("--run", default="latest", show_default=True, help="Run id.")
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, for the build's page.")
-@click.option("--json", "summary", type=click.Path(path_type=Path), metavar="FILE", help="Write the JSON summary.")
-def gate(study: str, run: str, junit: Path | None, summary: Path | None) -> None:
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write JUnit XML, for the build's page; with -, print it instead of the text.",
+)  # fmt: skip
+@json_option("the summary that docs/ci.md describes; the text goes to stderr")
+def gate(study: str, run: str, junit: Path | None, as_json: bool) -> None:
     """Check a run of STUDY by the table [ci] that its study had when the run was planned.
 
-    Prints every condition, its result and the outcome. With - as FILE, that file is printed instead. Exit codes:
+    Prints every condition, its result and the outcome. Exit codes:
     0 passed; 1 a verdict that the study declared unacceptable; 2 no [ci]; 4 no answer: an invalid comparison, or a
     check of the laboratory that failed.
     """
     from loadbook.report.ci import ci_document, junit_xml
 
-    if junit is not None and junit == summary:
-        raise UsageError(f"--junit and --json cannot both go to {junit}")
+    if as_json and junit == STDOUT:
+        raise UsageError("--json and --junit - both print to stdout", "--junit FILE")
     ci_report = _ci_report(project_layout(), study, run)
     if junit:
         _write(junit, junit_xml([ci_report]))
-    if summary:
-        document = json.dumps(ci_document(ci_report), indent=1, ensure_ascii=False, allow_nan=False)
-        _write(summary, document.encode() + b"\n")
-    if STDOUT not in (junit, summary):
+    if as_json:
+        print_json(ci_document(ci_report))
+    if junit != STDOUT:
         for case in ci_report.result.cases:
             name = "" if case.sentence.startswith(case.name) or case.kind in ("aa", "control") else f"{case.name}: "
             echo(f"{case.outcome:8} {one_line(name + case.full_sentence)}")

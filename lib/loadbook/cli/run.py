@@ -6,13 +6,12 @@ studies by one command; after an interruption, the same command continues.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,7 +44,7 @@ blocks_option = click.option("--blocks", type=click.IntRange(min=1), help="Block
 @subset_option
 @blocks_option
 @click.option("--detect", metavar="RATIO", help="The difference to find, 0.03 or 3%; without it: the study's margin.")
-@click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON.")
+@terminal.json_option("the whole plan")
 def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
@@ -65,7 +64,7 @@ def plan(
     forecast = forecast_power(layout, plan, hosts, None if detect is None else _parse_difference(detect))
     if as_json:
         estimate = {"hours": plan.hours, "disk_bytes": plan.disk_bytes} | forecast.to_json()
-        terminal.echo(json.dumps(plan.to_json() | {"estimate": estimate}, indent=1))
+        terminal.print_json(plan.to_json() | {"estimate": estimate})
         return
     notes = [f"note        {text}" for text in unloaded_hosts(plan)]
     if plan.interleaved:
@@ -142,16 +141,18 @@ def _plan_lines(plan: Plan) -> list[str]:
 @click.option("--yes", is_flag=True, help="Start although other programs use the hosts, without a question.")
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
+@terminal.json_option("the run, its folder, planned and valid trials, and the next command")
 def run(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, resume: str | None, new: bool,
     more: int | None, wait: bool, wait_limit: float | None, break_lock: str, yes: bool, dry: bool, verbose: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a study's plan on hosts, or resume the unfinished run; then make the tables.
 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
     trial as cancelled, and the same command resumes later.
     """
-    from loadbook.cli.data import make_tables
+    from loadbook.cli.data import ingest_tables, run_record, tables_text
     from loadbook.execution.progress import LockPolicy
     from loadbook.execution.session import run_study
     from loadbook.stats.text import added_blocks_text
@@ -159,6 +160,8 @@ def run(
 
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
+    if dry and as_json:
+        raise UsageError("--dry-run prints commands as text, not as JSON", f"loadbook plan {study} --json")
     layout = project_layout()
     if dry:
         _print_dry_run(layout, study, hosts, subset, blocks, verbose)
@@ -167,13 +170,18 @@ def run(
     # without --new, --subset and --blocks, since an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
-    question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else terminal.confirm
+    question = terminal.confirm if terminal.can_ask() and not yes else None
     hosts_file = hosts or layout.lab / "hosts.toml"
     with terminal.handle_interrupts(hosts_file, shlex.join(again)), terminal.ProgressDisplay(sys.stderr) as display:
         run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(layout, study).name
-    terminal.echo(make_tables(layout, name, run_id))
-    if added := read_current_plan(layout.run(name, run_id)).get("added"):
+    summary = ingest_tables(layout, name, run_id)
+    added = read_current_plan(layout.run(name, run_id)).get("added")
+    if as_json:
+        exploratory = {"exploratory": added_blocks_text(added) if added else None}
+        terminal.print_json(run_record(layout, name, run_id, summary) | exploratory)
+    terminal.echo(tables_text(layout, name, run_id, summary))
+    if added:
         terminal.echo(f"exploratory: {added_blocks_text(added)}")
     terminal.echo(f"run {run_id}")
     terminal.echo(f"data {layout.run(name, run_id).raw}")
@@ -271,7 +279,7 @@ def _step_text(step: DryRunStep) -> str:
 @click.option(
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of a table.")
+@terminal.json_option("the record of the batch run, batch.json")
 def batch(
     file: Path, dry: bool, new: bool, failed: bool, fail_fast: bool, jobs: int, wait_limit: float,
     timeout_s: int | None, as_json: bool,
@@ -298,7 +306,11 @@ def batch(
         return start_batch_run(spec, batch_job_list, last, new=new, failed=failed)
 
     if dry:
-        _print_timetable(layout, batch_job_list, *start(), jobs)
+        batch_run, choice = start()
+        if as_json:
+            terminal.print_json(_timetable_record(batch_job_list, batch_run, jobs))
+        else:
+            _print_timetable(layout, batch_job_list, batch_run, choice, jobs)
         return
     with hold_study_lock(folder):
         batch_run, choice = start()
@@ -330,12 +342,31 @@ def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], option
     return bool(session.scheduler.stops)
 
 
+def _unfinished_jobs(jobs: list[BatchJob], batch_run: BatchRun) -> list[BatchJob]:
+    return [job for job in jobs if any(batch_run.entry_of(report).state != "done" for report in job.reports)]
+
+
+def _timetable_record(jobs: list[BatchJob], batch_run: BatchRun, max_parallel: int) -> dict[str, Any]:
+    """Return what `--dry-run --json` prints: the unfinished jobs with their expected times."""
+    from loadbook.batch.scheduler import timetable
+
+    left = _unfinished_jobs(jobs, batch_run)
+    times = timetable(left, max_parallel)
+    records = [
+        {"study": job.study, "hosts": job.hosts_text, "trials": job.trials, "starts_after_s": times[id(job)][0],
+         "ends_after_s": times[id(job)][1], "entries": [report.name for report in job.reports]}
+        for job in left
+    ]  # fmt: skip
+    expected_s = max((end for _, end in times.values()), default=0.0)
+    return {"batch": batch_run.batch, "expected_s": expected_s, "jobs": records}
+
+
 def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, choice: str, max_parallel: int) -> None:
     """Print the order, expected times and hosts of the unfinished jobs; no host is contacted."""
     from loadbook.batch.scheduler import timetable
     from loadbook.report.build import page_file_name
 
-    left = [job for job in jobs if any(batch_run.entry_of(report).state != "done" for report in job.reports)]
+    left = _unfinished_jobs(jobs, batch_run)
     times = timetable(left, max_parallel)
     whole_s = max((end for _, end in times.values()), default=0.0)
     terminal.echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
@@ -367,7 +398,7 @@ def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
     folder = layout.batch(batch_run.batch)
     write_index(layout.reports)
     if as_json:
-        terminal.echo(batch_run.model_dump_json(indent=1))
+        terminal.print_json(batch_run.model_dump(mode="json"))
         return
     rows = entry_rows(batch_run)
     cells = [

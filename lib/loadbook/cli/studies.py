@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.terminal import echo, studies_argument
+from loadbook.cli.terminal import echo, json_option, print_json, studies_argument
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
 from loadbook.execution.studies import load_study, service_folders, study_file
@@ -145,7 +144,7 @@ def docs(opens: bool) -> None:
 @click.command()
 @studies_argument
 @click.option("--packages", is_flag=True, help="Print COMMAND=PACKAGE of what they need, as scripts/setup.sh takes it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
+@json_option("one object per study")
 def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
     layout = project_layout()
@@ -158,7 +157,7 @@ def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
         _record(path) for path in ([study_file(layout, name) for name in studies] or study_files(layout.studies))
     ]
     if as_json:
-        echo(json.dumps(records, indent=1, ensure_ascii=False))
+        print_json(records)
         return
     width = max((len(record["study"]) for record in records), default=0)
     for record in records:

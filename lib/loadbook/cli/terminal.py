@@ -7,6 +7,8 @@ waiting.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import sys
@@ -17,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -55,19 +57,52 @@ hosts_option = click.option(
 )
 run_option = click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
 
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def json_option(content: str) -> Callable[[_Command], _Command]:
+    """Return the option `--json` of a command; `content` is what the JSON contains."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {content}.")
+
+
 STDERR = 2
 WIDE = 200  # columns of a table that is written to a file or pipe
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a text without control characters, to stdout or (with `err`) to stderr."""
-    click.echo(clean(str(text)), err=err)
+    """Print a text without control characters: to stdout, or with `err` or `--json` to stderr."""
+    click.echo(clean(str(text)), err=err or _prints_json())
+
+
+def _prints_json() -> bool:
+    """Return whether the command was called with `--json`: then stdout is only for its document."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("as_json"))
+
+
+def print_json(document: object) -> None:
+    """Print a document of dictionaries, lists, texts and numbers to stdout as indented JSON; NaN, infinity: null."""
+    click.echo(clean(json.dumps(_without_nan(document), indent=1, ensure_ascii=False, allow_nan=False)))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def echo_next_step(hint: str | None) -> None:
     """Print the hint of an error to stderr as the next step; print nothing if there is no hint."""
     if hint:
         echo(f"  next: {hint}", err=True)
+
+
+def can_ask() -> bool:
+    """Return whether a user at a terminal can answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str) -> bool:
@@ -93,7 +128,7 @@ def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (),
     fold: Sequence[str] = (), title: str = "", min_width: int = 0, width: int = WIDE, style: str = "bold",
 ) -> None:  # fmt: skip
-    """Print a table to stdout, as wide as the terminal, or `width` columns wide in a file or pipe.
+    """Print a table, like `echo`, as wide as the terminal, or `width` columns wide in a file or pipe.
 
     `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be wrapped. On a
     terminal narrower than `min_width`, lines are wrapped by the terminal. `style` is rich's style of the headings.
@@ -108,7 +143,7 @@ def print_table(
         table.add_column(heading, justify="right" if heading in right else "left", **options)
     for row in rows:
         table.add_row(*map(cell, row))
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=_prints_json())
     console.width = max(console.width, min_width) if console.is_terminal else width
     console.print(table)
 

@@ -23,6 +23,7 @@ class LoadbookError(Exception):
     """
 
     exit_code = 3
+    problems: Sequence[object] = ()  # the single mistakes, if the message lists several
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = clean(message)
@@ -56,7 +57,7 @@ class StudyError(UsageError):
         lines += [f"  {p.path}: {p.message}" for p in problems]
         super().__init__("\n".join(lines), hint)
         self.source = source
-        self.problems = tuple(problems)
+        self.problems: tuple[SpecProblem, ...] = tuple(problems)
 
 
 class HostError(LoadbookError):
@@ -123,7 +124,7 @@ class PreflightError(LoadbookError):
     def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
         listed = [f"  {problem}".replace("\n", "\n    ") for problem in problems]
         super().__init__("\n".join(["the run cannot start:", *listed]), hint)
-        self.problems = problems
+        self.problems: list[str] = problems
 
 
 class ToolError(LoadbookError):

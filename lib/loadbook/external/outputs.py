@@ -72,7 +72,9 @@ def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
     lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
     kind = DataError if all(w.data for w in ordered) else UsageError
-    return kind("\n".join(lines), "correct these, then give the same command again")
+    error = kind("\n".join(lines), "correct these, then give the same command again")
+    error.problems = ordered
+    return error
 
 
 def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:

@@ -165,6 +165,10 @@ def test_lab_commands_print_status_and_exit_codes(tmp_path, monkeypatch):
     try:
         assert run(lab_command, ["up"]).output.count("\tup, process ") == 2
         assert run(lab_command, ["status"]).exit_code == 0
+        listed = json.loads(run(lab_command, ["status", "--json"]).stdout)
+        assert [host["pid"] for host in listed] == [host.pid for host in Lab(tmp_path / ".cache/lab").status()]
+        checks = json.loads(run(doctor, ["--json"]).stdout)
+        assert {"driver", "web", "here"} <= {check["host"] for check in checks}
         well = run(doctor, [])
         assert well.exit_code == 0, well.output
         assert "host key trusted" in well.output

@@ -89,7 +89,7 @@ def write_study(layout: Layout, gate: str) -> None:
 
 def test_gate_command_reports_a_policy_written_after_the_run(project, monkeypatch, capsys) -> None:
     write_study(project(FINE), '[ci]\nundecided = "fail"')
-    assert exit_code(monkeypatch, "gate", STUDY, "--json", "-") == 0
+    assert exit_code(monkeypatch, "gate", STUDY, "--json") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["written_after_run"] is True
     assert "was planned without [ci]" in shown.err
@@ -117,11 +117,12 @@ def test_gate_command_fails_an_unfinished_run(project, monkeypatch, capsys) -> N
     assert "the run is not finished" in capsys.readouterr().out.lower()
 
 
-def test_gate_json_summary_matches_its_documentation(project, monkeypatch, tmp_path) -> None:
+def test_gate_json_summary_matches_its_documentation(project, monkeypatch, capsys) -> None:
     project(ARMS, {"undecided": "fail", "only": ["fast", "slow"], "min_effect": -0.01})
-    out = tmp_path / "out/gate.json"
-    assert exit_code(monkeypatch, "gate", STUDY, "--json", str(out)) == 1
-    found = json.loads(out.read_text())
+    assert exit_code(monkeypatch, "gate", STUDY, "--json") == 1
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert shown.err.splitlines()[-1].startswith("Build gate: failed. ")
     page = (Path(__file__).parents[3] / "docs/ci.md").read_text()
     keys = {*found, *(key for case in found["cases"] for key in case)}
     assert [key for key in keys if f"`{key}`" not in page] == []
@@ -159,27 +160,44 @@ def test_gate_junit_file_has_a_case_per_question(project, monkeypatch, tmp_path)
 
 def test_gate_command_judges_percentiles_beside_the_rate(project, monkeypatch, tmp_path, capsys) -> None:
     project(FINE, {"undecided": "pass", "metrics": {"latency p99": {"max_effect": -0.5}}})
-    assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json", "s.json") == 1
-    assert "failed   a on (latency p99): undecided: " in capsys.readouterr().out
+    assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json") == 1
+    shown = capsys.readouterr()
+    assert "failed   a on (latency p99): undecided: " in shown.err
     names = [case.attrib["name"] for case in ET.parse(tmp_path / "j.xml").getroot().iter("testcase")]
     assert names[:2] == ["fast", "fast latency p99"]
-    cases = json.loads((tmp_path / "s.json").read_text())["cases"]
+    cases = json.loads(shown.out)["cases"]
     assert [(c["metric"], c["statistic"]) for c in cases[:2]] == [("ok_per_s", "value"), ("latency", "p99")]
 
 
-def test_gate_files_escape_hostile_names(project, monkeypatch, tmp_path) -> None:
+def test_gate_files_escape_hostile_names(project, monkeypatch, tmp_path, capsys) -> None:
     bad = "<b>&\x1b[31m\x00\x0b\ufffe\uffff\U0001f600 \u202e\"']]>\n- x"
     arms = FINE | {"slow": Arm(-0.05, {"b": True}, bad)}
     project(arms, {"undecided": "pass"}, doubt=None)
-    assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json", "s.json") == 1
+    assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json") == 1
     written = (tmp_path / "j.xml").read_bytes().decode()
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", written)
     (failure,) = ET.fromstring(written.encode()).iter("failure")
     assert failure.text.startswith("<b>&[31m\U0001f600 \"']]>\n- x is slower by ")
-    assert json.loads((tmp_path / "s.json").read_text())["outcome"] == "failed"
+    assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
 
 
-@pytest.mark.parametrize("words", [("--junit", "x", "--json", "x"), ("--junit", "/dev/null"), ("--json", "studies")])
+@pytest.mark.parametrize("words", [("--json", "s.json"), ("--json=s.json",), ("--junit", "j.xml", "--json", "-")])
+def test_gate_command_with_a_file_after_json_names_the_redirection(project, monkeypatch, capsys, words) -> None:
+    project(FINE, {"undecided": "pass"})
+    assert exit_code(monkeypatch, "gate", STUDY, *words) == 2
+    said = capsys.readouterr().err
+    assert "--json takes no FILE" in said and said.endswith("next: loadbook gate STUDY --json > FILE\n")
+    assert not Path("s.json").exists() and not Path("j.xml").exists()
+
+
+@pytest.mark.parametrize("words", [("--json", "--nosuch"), ("x", "y"), ("--json", "--run")])
+def test_gate_command_with_other_mistakes_says_nothing_of_json(project, monkeypatch, capsys, words) -> None:
+    project(FINE, {"undecided": "pass"})
+    assert exit_code(monkeypatch, "gate", STUDY, *words) == 2
+    assert "takes no FILE" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--junit", "-", "--json"), ("--junit", "/dev/null"), ("--junit", "studies")])
 def test_gate_command_refuses_equal_or_special_output_paths(project, monkeypatch, capsys, words) -> None:
     project(FINE, {"undecided": "pass"})
     assert exit_code(monkeypatch, "gate", STUDY, *words) == 2

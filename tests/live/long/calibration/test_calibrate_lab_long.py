@@ -22,7 +22,7 @@ pytestmark = [needs_go, pytest.mark.timeout(300)]
 
 def calibrate(home: Path, hosts: Path, *words: str) -> Result:
     environment = {"LOADBOOK_HOME": str(home)}
-    return CliRunner().invoke(cli, ["calibrate", "--hosts", str(hosts), *words], env=environment)
+    return CliRunner().invoke(cli, ["calibrate", "--yes", "--hosts", str(hosts), *words], env=environment)
 
 
 def test_generators_at_one_rate_below_the_capacity_agree(tmp_path: Path) -> None:

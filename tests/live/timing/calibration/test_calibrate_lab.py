@@ -21,7 +21,7 @@ pytestmark = [needs_go, pytest.mark.timeout(300)]
 
 def calibrate(home: Path, hosts: Path, *words: str) -> Result:
     environment = {"LOADBOOK_HOME": str(home)}
-    return CliRunner().invoke(cli, ["calibrate", "--hosts", str(hosts), *words], env=environment)
+    return CliRunner().invoke(cli, ["calibrate", "--yes", "--hosts", str(hosts), *words], env=environment)
 
 
 def test_calibration_says_what_a_tool_said_and_what_was_true(tmp_path: Path) -> None:
