@@ -46,7 +46,8 @@ def _pytest(*arguments: str, workers: int, by: str = "loadfile") -> list[str]:
 
 
 CPUS = min(len(os.sched_getaffinity(0)), 8)
-FAULTS = ["--timeout", "3600", "--faults", ".cache/faults.json", "tests"]
+FAULTS = ["--timeout", "3600", "--faults", ".cache/faults.json"]
+TIMING = "tests/live/timing"
 NOT_IN_LIVE = [f"--ignore=tests/live/{folder}" for folder in ("smoke", "timing", "long")]
 PHASES = {
     "quick": [
@@ -65,14 +66,17 @@ PHASES = {
                 "types": ["nice", "-n", "19", "make", "-s", "types"],
             }
         ),
-        Phase({"tests/live/timing": _pytest("tests/live/timing", workers=1)}),
+        Phase({TIMING: _pytest(TIMING, workers=1)}),
     ],
     "long": [
         Phase({"tests/unit": ["env", "LOADBOOK_TESTS=full", *_pytest("tests/unit", workers=CPUS, by="worksteal")]}),
         Phase({"tests/live/long": _pytest("tests/live/long", "-m", "not fault", "--timeout", "3600", workers=1)}),
     ],
-    "faults": [Phase({"faults": _pytest(*FAULTS, "-m", "fault and not root", workers=3)})],
-    "faults-root": [Phase({"faults": _pytest(*FAULTS, "-m", "fault and root", workers=1)})],
+    "faults": [
+        Phase({"faults": _pytest(*FAULTS, "tests", f"--ignore={TIMING}", "-m", "fault and not root", workers=3)}),
+        Phase({"faults in time": _pytest(*FAULTS, TIMING, "-m", "fault and not root", workers=1)}),
+    ],
+    "faults-root": [Phase({"faults": _pytest(*FAULTS, "tests", "-m", "fault and root", workers=1)})],
 }
 
 

@@ -8,20 +8,24 @@ capacity. A slot is a probe; the noises are those of `noise.py`, and trial scatt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from typing import TypeVar
 
 import numpy as np
 
 from loadbook.stats.capacity import MOST_MARGIN, capacity_from_margins
-from loadbook.stats.compare import compare_pairs
-from loadbook.study.rate_search import Bracket, Exploration, RateSearch, common_bracket, first_bracket
+from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS, compare_pairs
+from loadbook.study.rate_search import MAX_FAILED_BLOCKS, Bracket, Exploration, RateSearch, common_bracket, explore
 from noise import NOISES, Floats, Rng, white
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values, pairs_of
 
 TRUE_PER_S, MET_SHARE = 10_000.0, 0.8
+Search = TypeVar("Search", Exploration, RateSearch)
+Probes = defaultdict[int, list[tuple[float, float]]]
 LEVELS = {"2 %": 0.02, "3 %": 0.03, "5 %": 0.05, "10 %": 0.1}
 REQUESTS, MLR_TRIALS = 1000, 5  # of a trial, and of a rate before it is judged (MLRsearch)
 DIFFERENCE = math.log(1.05)
@@ -34,6 +38,10 @@ BIAS = "capacity: absolute bias"
 COST = "capacity: probes per arm and block"
 SCATTER = "capacity: scatter of an arm's capacity in a block"
 SCATTER_BY_BRACKET = f"{SCATTER}, by the last bracket alone"
+LOST = "capacity: an arm lost by a noisy quarter minute in the first block"
+LOST_BY_ONE = "must fail: one exploration of each arm, in the first block only: an arm lost by a noisy quarter minute"
+DISTURBED = "capacity: false alarms, equal arms, a noisy quarter minute in the first block"
+QUARTER_MINUTE_PROBES, DISTURBED_MARGIN = 4, -0.7  # 20 ms are 40
 CONTROL = "capacity: equal arms said to differ by 5 % or more, {}"
 
 
@@ -56,41 +64,53 @@ class Service:
 
     def __init__(self, kind: str, effects: Sequence[float], rng: Rng, slots: int) -> None:
         self.effects, self.noise, self.slot = effects, draw_noise(kind, rng, slots), 0
+        self.disturbed = range(0)
+
+    def disturb(self, slot: int) -> None:
+        """Let other programs keep the CPUs for the probes of a quarter of a minute: times are long at every rate."""
+        self.disturbed = range(slot, slot + QUARTER_MINUTE_PROBES)
 
     def probe(self, arm: int, rate: float) -> float:
         """Return the margin of the next probe."""
-        noise = self.noise[self.slot % len(self.noise)]
+        noise, is_disturbed = self.noise[self.slot % len(self.noise)], self.slot in self.disturbed
         self.slot += 1
+        if is_disturbed:
+            return DISTURBED_MARGIN + noise
         return margin(rate, TRUE_PER_S * math.exp(self.effects[arm] + noise))
 
 
+def first_rate(service: Service, rng: Rng) -> float:
+    """Return the rate at which explorations begin: half of the smallest closed-loop maximum."""
+    return min(TRUE_PER_S * math.exp(e) / MET_SHARE * (1 + rng.normal(0, 0.02)) for e in service.effects) / 2
+
+
+def in_rounds(service: Service, rng: Rng, begun: Mapping[int, Search]) -> tuple[dict[int, Search], Probes]:
+    """Return the ended searches or explorations by arm, made in rounds of one probe each; (rate, margin)s by arm."""
+    searches, probes = dict(begun), Probes(list)
+    while waiting := [arm for arm in searches if searches[arm].next_rate is not None]:
+        for number in rng.permutation(len(waiting)):
+            arm = waiting[number]
+            rate = searches[arm].next_rate
+            assert rate is not None
+            found = service.probe(arm, rate)
+            probes[arm].append((rate, found))
+            searches[arm] = searches[arm].after(found >= 0, found if -MOST_MARGIN < found < 0 else None)
+    return searches, probes
+
+
 def explored_bracket(service: Service, rng: Rng) -> Bracket:
-    """Return the bracket of the first block, explored from half of the smallest closed-loop maximum."""
-    most = [TRUE_PER_S * math.exp(e) / MET_SHARE * (1 + rng.normal(0, 0.02)) for e in service.effects]
-    arms = [Exploration(min(most) / 2) for _ in service.effects]
-    while not all(arm.is_finished for arm in arms):
-        for number, arm in enumerate(arms):
-            if (rate := arm.next_rate) is not None:
-                arms[number] = arm.after(service.probe(number, rate) >= 0)
-    bracket = first_bracket(arms)
-    assert bracket is not None
-    return bracket
+    """Return the bracket of the first block."""
+    starts = dict.fromkeys(range(len(service.effects)), first_rate(service, rng))
+    explored = explore(starts, lambda begun: in_rounds(service, rng, begun)[0])
+    return common_bracket((), [one.bracket for one in explored.values() if one.bracket])
 
 
 def block_capacities(
     service: Service, bracket: Bracket, arms: int, rng: Rng
 ) -> tuple[list[float], list[list[tuple[float, float]]]]:
     """Return the middle of each arm's last bracket in one block, searched in lockstep, and its (rate, margin)s."""
-    searches = [RateSearch(bracket) for _ in range(arms)]
-    probes: list[list[tuple[float, float]]] = [[] for _ in range(arms)]
-    while not all(search.is_finished for search in searches):
-        for arm in rng.permutation(arms):
-            rate = searches[arm].next_rate
-            if rate is not None:
-                found = service.probe(int(arm), rate)
-                probes[arm].append((rate, found))
-                searches[arm] = searches[arm].after(found >= 0)
-    return [search.bracket.middle for search in searches], probes
+    searches, probes = in_rounds(service, rng, dict.fromkeys(range(arms), RateSearch(bracket)))
+    return [searches[arm].bracket.middle for arm in range(arms)], [probes[arm] for arm in range(arms)]
 
 
 def study(kind: str, effects: Sequence[float], blocks: int, rng: Rng) -> tuple[Floats, Floats, float]:
@@ -117,6 +137,53 @@ def studies_of(
     drawn = [study(kind, effects, blocks, rng) for _ in range(studies)]
     margins, brackets, counts = zip(*drawn, strict=True)
     return (np.array(margins), np.array(brackets)), float(np.mean(counts))
+
+
+def disturbed_study(blocks: int, again: bool, rng: Rng) -> tuple[Floats, Floats]:
+    """Return the log capacities of two equal arms (NaN where none was found), a quarter minute of the first disturbed.
+
+    `again`: an arm that no rate passed is explored once more, and in a later block, as loadbook does. Otherwise such an
+    arm is lost.
+    """
+    service = Service("3 %", [0.0, 0.0], rng, blocks * 2 * 12)
+    service.disturb(int(rng.integers(0, 6)))
+    known: dict[int, list[float]] = {0: [], 1: []}
+    found, failed = np.full((2, blocks), np.nan), [0, 0]
+    for block in range(blocks):
+        arms = [arm for arm in known if failed[arm] < (MAX_FAILED_BLOCKS if again else 1)]
+        starts = {arm: first_rate(service, rng) for arm in arms if not known[arm]}
+        explored = (
+            explore(starts, lambda begun: in_rounds(service, rng, begun)[0])
+            if again
+            else in_rounds(service, rng, {arm: Exploration(rate) for arm, rate in starts.items()})[0]
+        )
+        lost = [arm for arm, one in explored.items() if one.bracket is None]
+        for arm in lost:
+            failed[arm] += 1
+        arms = [arm for arm in arms if arm not in lost]
+        brackets = [one.bracket for one in explored.values() if one.bracket]
+        if not arms:
+            continue
+        bracket = common_bracket(known.values(), brackets)
+        searches, probes = in_rounds(service, rng, dict.fromkeys(arms, RateSearch(bracket)))
+        for arm, search in searches.items():
+            if search.bound is None:
+                capacity = capacity_from_margins(*zip(*probes[arm], strict=True))
+                known[arm].append(capacity)
+                found[arm, block] = math.log(capacity)
+    return found[0], found[1]
+
+
+def noisy_quarter_minute(blocks: int, again: bool, rng: Rng, studies: int) -> tuple[float, float]:
+    """Return how often an arm has too few blocks to be compared, and how often the arms are said to differ."""
+    lost, differ = [], []
+    for _ in range(studies):
+        base, other = disturbed_study(blocks, again, rng)
+        both = np.isfinite(base) & np.isfinite(other)
+        lost.append(1 - both.mean() > MAX_INCOMPLETE_SHARE or both.sum() < MIN_BLOCKS)
+        comparison = compare_pairs(pairs_of(base[both], other[both]))
+        differ.append(not lost[-1] and comparison.p is not None and comparison.p <= 0.05)
+    return percent(lost), percent(differ)
 
 
 def claims(capacities: Floats) -> float:
@@ -202,6 +269,16 @@ def simulations() -> Iterator[Simulation]:
         rows = Row(POWER, case, least), Row(COVERAGE, case, 94, 98), Row(BIAS, case, high=2)
         more = (POWER_BY_BRACKET, SCATTER, SCATTER_BY_BRACKET)
         yield Simulation(partial(unequal_arms, kind, 12), (*rows, *(Row(claim, case) for claim in more)))
+    for blocks in (5, 8, 12):
+        case = f"trials scatter by 3 %, n={blocks}"
+        yield Simulation(
+            partial(noisy_quarter_minute, blocks, True),
+            (Row(LOST, case, high=2), Row(DISTURBED, case, high=7.0 if blocks < 8 else 6.5)),
+        )
+        yield Simulation(
+            partial(noisy_quarter_minute, blocks, False),
+            (Row(LOST_BY_ONE, case, low=10), Row(f"{DISTURBED}, explored once", case)),
+        )
     methods: dict[str, Callable[[Service, int, Rng], float]] = {
         "one bisection each": one_bisection,
         "one isotonic fit each": one_isotonic_fit,

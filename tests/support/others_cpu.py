@@ -1,7 +1,7 @@
 """CPU time that other programs take while a test measures: what makes a measurement of time worthless.
 
-Own is what this process and everything that it started used, also what has ended or went into the background: from
-here on, orphans become children of this process (`prctl`, PR_SET_CHILD_SUBREAPER).
+Own is what this process and everything that it started used, also what has ended or went into the background: within
+`adopted_orphans`, orphans become children of this process (`prctl`, PR_SET_CHILD_SUBREAPER).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import psutil
@@ -28,9 +29,15 @@ class Reading(NamedTuple):
     own_s: float
 
 
-def adopt_orphans() -> None:
-    """Become the parent of whatever our processes leave behind."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+@contextmanager
+def adopted_orphans() -> Iterator[None]:
+    """Be the parent of whatever our processes leave behind; other tests await that init removes them."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def read() -> Reading:

@@ -1,13 +1,15 @@
 """One attempt at one block of a study of capacities: the searches of all treatments, in rounds of one probe for each.
 
-The order of the treatments is drawn anew in every round. The first block explores where the capacities are; each later
-one begins with one bracket of rates for all treatments, from their capacities in the blocks before
-(`loadbook.study.rate_search`). A study that certifies rates has one probe for each treatment, at the rate of its load.
+The order of the treatments is drawn anew in every round. A treatment whose capacity is not known from a block before is
+explored first. The search of a block begins with one bracket of rates for all treatments, from their capacities in the
+blocks before (`loadbook.study.rate_search`). A study that certifies rates has one probe for each treatment, at the rate
+of its load.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -26,7 +28,15 @@ from loadbook.ingestion.capacity import capacity_of
 from loadbook.stats.capacity import MOST_MARGIN
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.capacity import CapacityObjective
-from loadbook.study.rate_search import Bracket, Exploration, OneRate, RateSearch, common_bracket, first_bracket
+from loadbook.study.rate_search import (
+    MAX_FAILED_BLOCKS,
+    Bracket,
+    Exploration,
+    OneRate,
+    RateSearch,
+    common_bracket,
+    explore,
+)
 from loadbook.study.workload import Workload
 
 MAX_UNCOUNTED = 3  # attempts at a probe that does not count, such as one whose load generator was at its limit
@@ -113,11 +123,15 @@ def _in_folder(record: TrialRecord, folder: str) -> TrialRecord:
 class CapacityBlock:
     """One attempt at all searches of one block; `attempts` are those of its treatments, in the order of the plan.
 
-    `known` has the capacities of each treatment in the blocks before (1/s); without any, the block explores first.
+    `known` has the capacities of each treatment in the blocks before (1/s); one without any is explored first.
     """
 
     def __init__(
-        self, testbed: Testbed, attempts: Sequence[SearchedArm], known: Sequence[Sequence[float]], on_event: OnEvent
+        self,
+        testbed: Testbed,
+        attempts: Sequence[SearchedArm],
+        known: Mapping[str, Sequence[float]],
+        on_event: OnEvent,
     ) -> None:
         self.testbed, self.attempts, self.known, self.on_event = testbed, attempts, known, on_event
         study = testbed.plan.study
@@ -141,9 +155,10 @@ class CapacityBlock:
 
     def _search(self) -> None:
         """Search the capacity of every treatment."""
-        bracket = common_bracket(self.known) if any(self.known) else self._explore()
-        if bracket is None:
+        explored = self._explore([arm for arm in self._alive() if not self.known[arm.planned.treatment]])
+        if not self._alive():
             return
+        bracket = common_bracket(self.known.values(), explored)
         searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
         for arm, search in searches.items():
             if search.bound and not arm.has_failed:
@@ -152,19 +167,19 @@ class CapacityBlock:
     def _alive(self) -> list[SearchedArm]:
         return [arm for arm in self.attempts if not arm.has_failed]
 
-    def _explore(self) -> Bracket | None:
-        """Return the first bracket for all arms; an arm that no rate met, or every rate, fails."""
-        begin = {arm: Exploration(arm.workload.rate_per_s or 1.0) for arm in self._alive()}
-        explored = self._in_rounds(begin, "exploration")
+    def _explore(self, arms: Sequence[SearchedArm]) -> list[Bracket]:
+        """Return the brackets of arms whose capacity is not known; an arm that no rate met, or every rate, fails."""
+        starts = {arm: arm.workload.rate_per_s or 1.0 for arm in arms}
+        explored = explore(starts, lambda begun: self._in_rounds(begun, "exploration"))
         for arm, exploration in explored.items():
             if exploration.bracket is None and not arm.has_failed:
                 arm.fail("invalid", self._no_bracket_text(exploration, arm))
-        return first_bracket(explored[arm] for arm in self._alive()) if self._alive() else None
+        return [one.bracket for arm, one in explored.items() if one.bracket and not arm.has_failed]
 
     def _in_rounds(self, searches: Mapping[SearchedArm, Search], phase: SearchPhase) -> dict[SearchedArm, Search]:
         """Make the probes of all arms round by round until every search has ended, and return the searches."""
         searches = dict(searches)
-        while order := [arm for arm in self._alive() if searches[arm].next_rate is not None]:
+        while order := [arm for arm in searches if not arm.has_failed and searches[arm].next_rate is not None]:
             self._rng.shuffle(order)
             for arm in order:
                 rate = searches[arm].next_rate
@@ -227,7 +242,8 @@ class CapacityBlock:
             even = f"even {lowest.rate_per_s:,g} requests/s {self._outcome_text(lowest)}{times}"
             return (
                 f"no rate meets the objective: {even}; "
-                "raise capacity.within_s, lower capacity.share, or begin lower (workload.rate_per_s)"
+                "raise capacity.within_s, lower capacity.share, or begin lower (workload.rate_per_s); "
+                "or other programs used the CPUs: loadbook doctor"
             )
         return f"{_met_text(arm)}, where the exploration ended: raise workload.rate_per_s, where it begins"
 
@@ -259,32 +275,32 @@ class CapacityBlocks(BlockRunner[CapacityBlock]):
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         super().__init__(testbed, store, on_event)
         self.known: dict[str, list[float]] = {name: [] for name in testbed.plan.treatments}
-        self.not_found: dict[str, str] = {}  # treatment -> reason why its exploration failed
+        self.failed_blocks: Counter[str] = Counter()  # treatment -> blocks in which its exploration failed
         for trial, state in store.states().items():
             folder = store.paths.trial(trial)
             if state.final and state.status in PUBLISHED_STATUSES and folder.is_dir():
                 self._keep(read_trial(folder))
 
     def _keep(self, record: TrialRecord) -> None:
-        """Take over a treatment's capacity, or the reason why its exploration found none."""
+        """Take over a treatment's capacity, or that its exploration found none."""
         search = record.capacity
         if search and search.capacity_per_s is not None:
             self.known[record.treatment].append(search.capacity_per_s)
         elif search and record.status == "invalid" and {probe.phase for probe in search.probes} == {"exploration"}:
-            self.not_found[record.treatment] = record.reason or ""
+            self.failed_blocks[record.treatment] += 1
 
     def make_block(self, begun: Sequence[Begun]) -> CapacityBlock:
         """Return the block, which explores where no capacity is known from a block before.
 
-        A treatment whose exploration failed is not searched again.
+        A treatment whose exploration failed in `MAX_FAILED_BLOCKS` blocks is not searched again.
         """
         objective = self.testbed.plan.study.capacity
         assert objective is not None
         arms = [SearchedArm(self.testbed, objective, one) for one in begun]
         for arm in arms:
-            if reason := self.not_found.get(arm.planned.treatment):
-                arm.fail("invalid", f"not searched, as in an earlier block {reason}")
-        return CapacityBlock(self.testbed, arms, list(self.known.values()), self.on_event)
+            if self.failed_blocks[arm.planned.treatment] >= MAX_FAILED_BLOCKS:
+                arm.fail("invalid", f"not searched, as its exploration failed in {MAX_FAILED_BLOCKS} blocks before")
+        return CapacityBlock(self.testbed, arms, self.known, self.on_event)
 
     def use_results(self, block: CapacityBlock) -> None:
         """Take over the capacities that a block has found."""

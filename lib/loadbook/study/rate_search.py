@@ -6,8 +6,9 @@ block depends on the arms' capacities in the blocks before, but not on which arm
 their names in a block, every bracket would be the same. Equal arms therefore stay exchangeable within blocks, which is
 all that the test of their capacities assumes.
 
-The first block's bracket comes from an exploration: every arm begins at one rate, which is raised until a probe fails,
-or lowered until one passes.
+An arm whose capacity is not known from a block before is explored first: it begins at one rate, which is raised until a
+probe fails, or lowered until one passes. A host that others keep busy for a moment fails every rate, so an arm that no
+rate passed is explored once more in the same block, and again in a later one.
 
 An arm that passes (or fails) every probe of its bracket goes on in one above (or below) it, at most `MAX_MOVES` times.
 """
@@ -15,10 +16,10 @@ An arm that passes (or fails) every probe of its bracket goes on in one above (o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
 MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
@@ -26,6 +27,9 @@ RAISE = 1.5  # from probe to probe of an exploration
 MAX_STEPS = 12  # of an exploration: a factor of 130, up or down
 FLAT_MARGIN = 0.1  # two margins that differ by less are alike: the times of an idle service, which no rate lowers
 MAX_MOVES = 3
+MAX_EXPLORATIONS = 2  # of an arm in a block, while no rate passes
+MAX_FAILED_BLOCKS = 2  # whose explorations of an arm failed: then it is not searched any more
+Arm = TypeVar("Arm")
 
 
 class Bracket(NamedTuple):
@@ -96,13 +100,21 @@ class Exploration:
         return replace(self, failed=rate, steps=self.steps + 1, margin=margin, is_flat=is_flat)
 
 
-def first_bracket(explorations: Iterable[Exploration]) -> Bracket | None:
-    """Return the bracket of the first block for all arms; None if an arm passed, or failed, at every rate."""
-    brackets = [exploration.bracket for exploration in explorations]
-    known = [bracket for bracket in brackets if bracket is not None]
-    if len(known) < len(brackets):
-        return None
-    return Bracket(min(bracket.low for bracket in known), max(bracket.high for bracket in known))
+def explore(
+    starts: Mapping[Arm, float], in_rounds: Callable[[dict[Arm, Exploration]], Mapping[Arm, Exploration]]
+) -> dict[Arm, Exploration]:
+    """Return the finished explorations of arms from their first rates (1/s), at most `MAX_EXPLORATIONS` of each.
+
+    `in_rounds` makes the probes of explorations, in rounds of one probe for each, until all have ended. Those in which
+    no rate passed are repeated.
+    """
+    explored: dict[Arm, Exploration] = {}
+    waiting = list(starts)
+    for _ in range(MAX_EXPLORATIONS):
+        if waiting:
+            explored |= in_rounds({arm: Exploration(starts[arm]) for arm in waiting})
+        waiting = [arm for arm in waiting if explored[arm].is_finished and explored[arm].passed is None]
+    return explored
 
 
 @dataclass(frozen=True)
@@ -170,7 +182,15 @@ class RateSearch:
         return self.bracket.middle if self.is_finished else None
 
 
-def common_bracket(capacities: Iterable[Sequence[float]]) -> Bracket:
-    """Return the bracket of the next block for all arms from the capacities of each in the blocks before, 1/s."""
-    medians = [median(values) for values in capacities if values]
-    return Bracket(min(medians) / math.exp(MARGIN), max(medians) * math.exp(MARGIN))
+def common_bracket(capacities: Iterable[Sequence[float]], explored: Iterable[Bracket] = ()) -> Bracket:
+    """Return the bracket of a block for all arms.
+
+    Parameters
+    ----------
+    capacities : those of each arm in the blocks before, 1/s.
+    explored : brackets of the arms that were explored in this block.
+    """
+    medians, brackets = [median(values) for values in capacities if values], list(explored)
+    if medians:
+        brackets.append(Bracket(min(medians) / math.exp(MARGIN), max(medians) * math.exp(MARGIN)))
+    return Bracket(min(bracket.low for bracket in brackets), max(bracket.high for bracket in brackets))

@@ -12,14 +12,17 @@ import pytest
 
 import others_cpu
 
-others_cpu.adopt_orphans()
-
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    with others_cpu.adopted_orphans():
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     if reason := others_cpu.why_not_to_measure():
         pytest.skip(reason)
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,7 +18,7 @@ from loadbook.study.rate_search import (
     Exploration,
     RateSearch,
     common_bracket,
-    first_bracket,
+    explore,
 )
 
 
@@ -85,12 +85,30 @@ def test_exploration_without_end_has_no_bracket_and_says_how_far_it_went() -> No
     assert (high.failed, low.passed) == (None, None)
     assert high.passed == pytest.approx(100 * RAISE ** (MAX_STEPS - 1))
     assert low.failed == pytest.approx(100 / RAISE ** (MAX_STEPS - 1))
-    assert first_bracket([explored(100.0, 150.0), high]) is None
+    assert high.bracket is None and low.bracket is None
 
 
-def test_first_bracket_holds_the_capacities_of_all_arms() -> None:
-    arms = [explored(100.0, capacity) for capacity in (120.0, 700.0)]
-    assert first_bracket(arms) == pytest.approx((100.0, 100 * RAISE**5))
+def test_bracket_of_a_block_holds_the_capacities_of_all_arms() -> None:
+    brackets = [explored(100.0, capacity).bracket for capacity in (120.0, 700.0)]
+    assert common_bracket((), filter(None, brackets)) == pytest.approx((100.0, 100 * RAISE**5))
+    assert common_bracket([[2000.0], []], filter(None, brackets)) == pytest.approx((100.0, 2500.0))
+
+
+def test_arms_that_no_rate_passed_are_explored_once_more() -> None:
+    begun: list[list[str]] = []
+    capacities = {"quiet": 120.0, "noisy at first": 120.0, "dead": 0.0, "without end": math.inf}
+
+    def in_rounds(explorations: dict[str, Exploration]) -> dict[str, Exploration]:
+        begun.append(sorted(explorations))
+        held = dict.fromkeys(["noisy at first"], 0.0) if len(begun) == 1 else {}
+        return {arm: explored(one.start, (capacities | held)[arm]) for arm, one in explorations.items()}
+
+    found = explore(dict.fromkeys(capacities, 100.0), in_rounds)
+    assert begun == [sorted(capacities), ["dead", "noisy at first"]]
+    assert {arm: one.bracket and one.bracket.low for arm, one in found.items()} == {
+        "quiet": 100.0, "noisy at first": 100.0, "dead": None, "without end": None,
+    }  # fmt: skip
+    assert explore({}, in_rounds) == {} and len(begun) == 2
 
 
 def test_exploration_ends_where_lower_rates_no_longer_lower_the_times() -> None:
