@@ -21,7 +21,7 @@ from loadbook.core.units import format_duration
 from loadbook.execution.studies import load_study, service_folders, study_file
 from loadbook.services import ServiceSpec, known_services, load_service
 from loadbook.store.atomic import DiskFullError, explain_disk_full
-from loadbook.store.paths import EXAMPLE_STUDY, Layout, check_name, project_layout
+from loadbook.store.paths import EXAMPLE_STUDY, EXAMPLES, Layout, check_name, project_layout
 from loadbook.study.model import Study
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import find_study, is_variant, read_study, smoke_variant, study_files
@@ -29,7 +29,7 @@ from loadbook.study.reader import find_study, is_variant, read_study, smoke_vari
 if TYPE_CHECKING:
     from loadbook.hosts.doctor import RequiredProgram
 
-SHIPPED_FOLDERS = ("notebooks", "studies", f"data/{EXAMPLE_STUDY}")  # copied into the wheel by setup.py
+SHIPPED_FOLDERS = ("notebooks", "studies", *(f"data/{name}" for name in EXAMPLES))  # copied into the wheel by setup.py
 
 NO_CONTROL = "none: no service here has a setting of known cost; name one by --control, a slow-down that you know"
 
@@ -41,7 +41,7 @@ README = """\
 | `studies/` | one TOML file per question; `loadbook new` writes one to begin with, `loadbook studies` lists all |
 | `notebooks/` | one notebook per kind of question: `loadbook report` executes them, `jupyter lab` opens them |
 | `hosts.toml` | your hosts and what each is for; without `--hosts hosts.toml` the lab on this machine is used |
-| `data/example/` | a recorded run to try things with |
+| `data/example/`, `data/example-sizes/` | recorded runs to try things with |
 | `data/raw/` | what was measured, written once: keep it |
 | `data/processed/`, `reports/` | tables and HTML pages, made again from `data/raw/` at any time |
 

@@ -38,7 +38,7 @@ from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
 from loadbook.store import atomic
 from loadbook.store.ledger import Ledger
-from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths
+from loadbook.store.paths import EXAMPLES, Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
 from loadbook.store.trial_record import SCHEMA_VERSION, read_json, write_json
 from loadbook.store.verify import run_file_checksums
@@ -378,10 +378,8 @@ def run_study(
     KeyboardInterrupt : the user interrupted the run; the current trial was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
-    if study.name == EXAMPLE_STUDY:
-        raise UsageError(
-            f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook"
-        )
+    if study.name in EXAMPLES:
+        raise UsageError(f"a study cannot be called {study.name!r}", "that is a recorded run that comes with loadbook")
     if hosts is not None:
         read_hosts(hosts)  # report a missing file before the run is announced
     try:

@@ -20,9 +20,9 @@ from loadbook.report.build import ensure_ingested
 from loadbook.report.nodes import Column, Definitions, Details, HtmlOnly, Paragraph, Preformatted, Strong, Table
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
-from loadbook.stats.diagnostics import host_resources, peer_comparison
+from loadbook.stats.diagnostics import host_resources, peer_comparison, resource_use
 from loadbook.store import trial_record
-from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths, project_layout
+from loadbook.store.paths import EXAMPLES, Layout, RunPaths, project_layout
 from loadbook.store.tables import RunData, load_run, measured_windows_s
 from loadbook.study.reader import study_files
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from loadbook.notebook.compare import EffectChanges, Verdicts
 
-METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .resources(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 MAX_BYTES, MAX_LINES = 20_000, 200
 HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
 HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
@@ -211,7 +211,10 @@ class Run(Displayable):
 
     @property
     def traces(self) -> pd.DataFrame:
-        """Host metrics: a row per trial, host, time (s since the measurement began), metric and device or process."""
+        """Host metrics: a row per trial, host, time (s since the measurement began), metric and device or process.
+
+        The trials of an interleaved block have the same host, at the same time: `resources` has one row for them.
+        """
         return self.data.traces
 
     @property
@@ -240,6 +243,17 @@ class Run(Displayable):
         Raises UsageError for a metric that was not measured; it lists the most similar names first.
         """
         return comparisons.trials_table(self.data, metrics or (self.data.study.metric,))
+
+    def resources(self) -> pd.DataFrame:
+        """Return what the hosts used while measuring: CPUs, memory and sockets, a row per trial, host and resource.
+
+        Columns: block, trial, treatment, host, resource, unit, mean, max. Merge it to `wide` by trial, treatment
+        and block. The treatments of an interleaved block are up at once, so it has one row for all of them, without
+        trial and treatment: merge by block. The CPU time of each treatment is then the metric "cpu_per_response".
+        """
+        hosts = saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
+        used = host_resources(self.data.traces, hosts)
+        return resource_use(used, self.data.trials, measured_windows_s(self.data))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the `number` trials that are worst compared with the median of their treatment, the worst first.
@@ -390,8 +404,8 @@ def load(study: str, run: str = "latest") -> Run:
 
 
 def recorded_studies(layout: Layout) -> list[str]:
-    """Return the names of all studies that have a run, the example last."""
-    return [*layout.studies_with_runs(), *([EXAMPLE_STUDY] if layout.runs(EXAMPLE_STUDY) else [])]
+    """Return the names of all studies that have a run, the examples last."""
+    return [*layout.studies_with_runs(), *(name for name in EXAMPLES if layout.runs(name))]
 
 
 def check_study_recorded(layout: Layout, study: str) -> None:

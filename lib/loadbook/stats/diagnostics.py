@@ -87,6 +87,30 @@ def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
     return pd.concat(parts).assign(unit="1")
 
 
+def resource_use(resources: pd.DataFrame, trials: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
+    """Return what hosts used while measuring: the mean and the highest value of each resource.
+
+    Parameters
+    ----------
+    resources : result of `host_resources`.
+    trials : the table of trials.
+    windows_s : trial -> seconds of its measurement; samples outside it do not count.
+
+    Returns
+    -------
+    A row per trial, host and resource: block, trial, treatment, host, resource, unit, mean, max. The treatments of an
+    interleaved block are up at once, so such a block has one row for all of them, without trial and treatment.
+    """
+    ends = resources["trial"].map(dict(windows_s)).astype(float).fillna(np.inf)
+    measured = resources[(resources["t_s"] >= 0) & (resources["t_s"] <= ends)]
+    use = measured.groupby(["trial", "host", "resource", "unit"])["value"].agg(["mean", "max"]).reset_index()
+    use = trials[["block", "trial", "treatment", "slot", "execution"]].merge(use, on="trial").sort_values("slot")
+    shared = use["execution"] == "interleaved"
+    use.loc[shared, ["trial", "treatment"]] = None
+    columns = ["block", "trial", "treatment", "host", "resource", "unit", "mean", "max"]
+    return use[columns].drop_duplicates(columns[:6], ignore_index=True)
+
+
 def peer_comparison(
     resources: pd.DataFrame, trials: pd.DataFrame, trial: str, windows_s: Mapping[str, float]
 ) -> pd.DataFrame:

@@ -11,7 +11,8 @@ from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.text import nearest_names
 
 CERTIFICATES = "certificates"  # folder below data/
-EXAMPLE_STUDY = "example"  # study whose recorded run is part of the project
+# studies whose recorded runs are part of the project
+EXAMPLE_STUDY, SIZES_EXAMPLE = EXAMPLES = "example", "example-sizes"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
@@ -139,9 +140,10 @@ class Layout:
         return self.root / ".cache" / "replay"
 
     def study_raw(self, study: str) -> Path:
-        """Return the folder of all runs of a study; the example has a separate one, as it ran on different hosts."""
-        example_folder = self.root / "data" / EXAMPLE_STUDY
-        return example_folder if study == EXAMPLE_STUDY else self.root / "data" / "raw" / check_name("study", study)
+        """Return the folder of all runs of a study; examples have separate ones, as they ran on different hosts."""
+        return (
+            self.root / "data" / study if study in EXAMPLES else self.root / "data" / "raw" / check_name("study", study)
+        )
 
     def run(self, study: str, run: str) -> RunPaths:
         """Return the paths of one run."""
@@ -154,7 +156,7 @@ class Layout:
         return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
 
     def studies_with_runs(self) -> list[str]:
-        """Return the names of studies that have a run, in alphabetical order, without the example."""
+        """Return the names of studies that have a run, in alphabetical order, without the examples."""
         return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
     def resolve_run(self, study: str, run: str = "latest") -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 
 import pandas as pd
@@ -16,7 +17,8 @@ from loadbook.notebook import compare
 from loadbook.notebook.plots import Plots
 from loadbook.report.figures import FIGURES
 from loadbook.store import trial_record
-from recorded_run import STUDY
+from loadbook.store.tables import measured_windows_s
+from recorded_run import INTERLEAVED_FIXTURE, STUDY, with_studies
 
 FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 
@@ -61,6 +63,35 @@ def test_run_tables_are_pandas_data_frames(run):
     assert all(type(getattr(run, name)) is pd.DataFrame for name in FRAMES)
     assert len(run.trials) == 32
     assert list(run.wide("ok_per_s", "latency p99").columns[:8])[-2:] == ["ok_per_s", "latency p99"]
+
+
+def test_resources_of_the_hosts_merge_to_trials(run):
+    used = run.resources()
+    cpus = used[(used["resource"] == "CPUs busy") & (used["host"] == "web")]
+    merged = run.wide("ok_per_s").merge(cpus, on=["trial", "treatment", "block"])
+    with_traces = set(run.traces.loc[run.traces["host"] == "web", "trial"])
+    assert len(merged) == len(cpus) == len(with_traces) >= 31 and set(merged["trial"]) == with_traces
+    assert (cpus["mean"] <= cpus["max"]).all()
+    traces = run.traces[(run.traces["host"] == "web") & (run.traces["metric"] == "cpu_busy")]
+    traces = traces[traces["trial"] == cpus["trial"].iloc[3]]
+    traces = traces[traces["t_s"].between(0, measured_windows_s(run.data)[cpus["trial"].iloc[3]])]
+    own = {f"cpu{n}" for n in run.data.run_record.hosts["web"]["cpus"]}
+    by_time = traces[traces["item"].isin(list(own))].groupby("t_s")["value"].sum()
+    assert cpus["mean"].iloc[3] == pytest.approx(by_time.mean()) and cpus["max"].iloc[3] == by_time.max()
+
+
+def test_resources_of_an_interleaved_block_are_one_row_for_all_its_trials(tmp_path, monkeypatch):
+    layout = with_studies(tmp_path / "home")
+    shutil.copytree(INTERLEAVED_FIXTURE, layout.study_raw("aa"))
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    run = lb.load("aa")
+    used = run.resources()
+    shared = used[used["trial"].isna()]
+    blocks = run.trials[run.trials["execution"] == "interleaved"]["block"].unique()
+    assert sorted(shared["block"].unique()) == sorted(blocks) and shared["treatment"].isna().all()
+    assert not shared.duplicated(["block", "host", "resource"]).any()
+    alone = run.trials[run.trials["execution"] != "interleaved"]["trial"]
+    assert set(used["trial"].dropna()) == set(alone) and len(alone)
 
 
 def test_run_display_lists_its_contents(run):

@@ -1,0 +1,38 @@
+"""docs/explore.md: every call of its table works on the run that it loads, which comes with loadbook."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import loadbook as lb
+from recorded_run import REPO, with_studies
+
+PAGE = REPO / "docs" / "explore.md"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    layout = with_studies(tmp_path_factory.mktemp("explore") / "home")
+    (layout.root / "data" / "raw").mkdir(parents=True)
+    (layout.root / "data" / "example").symlink_to(REPO / "data" / "example")
+    return layout
+
+
+def test_every_call_of_the_table_works_on_the_example(home, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOADBOOK_HOME", str(home.root))
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, object] = {}
+    exec(code, names)
+    cells = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `run")]
+    calls = [call for cell in cells for call in re.findall(r"`([^`]+)`", cell)]
+    roots = {True: "run.plot", False: "run"}  # of `.traces(trial="t0007")`, a figure, and of `.traces`, a frame
+    asked = [call if call[0] != "." else roots["(" in call] + call for call in calls if ".save" not in call]
+    assert len(asked) >= 15 and "run.against()" in asked
+    asked.remove("run.against()")  # the example is one run
+    for call in asked:
+        assert eval(call, names) is not None, call
+    assert isinstance(names["lb"], type(lb))
