@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from loadbook.notebook.compare import EffectChanges, Verdicts
 
-METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .resources(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+METHODS = ("compare()", "against(run)", "plot", "wide()", "resources()", "slowest()", "why(trial)", "raw(trial)")
+METHODS_HELP = ", ".join(f".{method}" for method in (*METHODS, "only(query)", "zoom()"))
 MAX_BYTES, MAX_LINES = 20_000, 200
 HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
 HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
