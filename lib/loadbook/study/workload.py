@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loadbook.core.errors import UsageError
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
-HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]*$", max_length=2000)]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
+
+
+def matching(pattern: str, words: str) -> AfterValidator:
+    """Return a validator of texts that match a regular expression; `words` state what they are: "a host name"."""
+    regex = re.compile(pattern, re.ASCII)
+
+    def check(text: str) -> str:
+        if not regex.fullmatch(text):
+            raise ValueError(f"must be {words}")
+        return text
+
+    return AfterValidator(check)
+
+
+FILE_NAME = "the name of a file beside the study, of letters, digits and . _ -"
+URL_PATH = "a path that begins with / and has no space (only ASCII)"
+HeaderText = Annotated[str, Field(max_length=2000), matching(r"[\x20-\x7e]*", "a text of printable ASCII characters")]
+FileName = Annotated[str, Field(max_length=200), matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", FILE_NAME)]
+UrlPath = Annotated[str, Field(max_length=2000), matching(r"/[!-~]*", URL_PATH)]
 
 
 class StrictModel(BaseModel):

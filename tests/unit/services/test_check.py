@@ -138,7 +138,7 @@ def test_study_check_reports_every_problem_at_once() -> None:
         "factors.sendfil",
     }
     assert "did you mean 'sendfile'?" in problems["factors.sendfil"]
-    assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset (is '80;} server {')"
+    assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset, not '80;} server {'"
 
 
 def test_unknown_service_is_reported() -> None:
