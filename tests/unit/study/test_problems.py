@@ -14,7 +14,27 @@ from loadbook.study.problems import validation_problems
 from loadbook.study.workload import Workload
 
 PYDANTIC_WORDS = re.compile(r"Input|[uU]nable to|String should|Tuple should|valid (number|string|integer)|\^")
-WRONG_VALUES: tuple[Any, ...] = ("", "é / ;", "x" * 3000, "5s", -1, 0, 1.5, 10**30, float("inf"), True, [], [[]], ["é ;"], {}, {"é ;": {}}, {"x": 3}, {"x": {}}, {"x": {"type": "?"}}, None)  # fmt: skip
+WRONG_VALUES: tuple[Any, ...] = (
+    "",
+    "é / ;",
+    "x" * 3000,
+    "5s",
+    -1,
+    0,
+    1.5,
+    10**30,
+    float("inf"),
+    True,
+    [],
+    [[]],
+    ["é ;"],
+    {},
+    {"é ;": {}},
+    {"x": 3},
+    {"x": {}},
+    {"x": {"type": "?"}},
+    None,
+)
 
 
 def wrong(key: str, value: object) -> str:
