@@ -13,12 +13,12 @@ from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.toml import HOSTS_KEYS, read_toml, renamed_field, to_present_keys
 from loadbook.study import problems
 from loadbook.study.treatments import HostPort, Name
-from loadbook.study.workload import matching
+from loadbook.study.workload import Matching
 
 Alias = Name
 # strict patterns, since `Match exec` and ProxyCommand in ~/.ssh/config put host and user names into a command line
-HostName = Annotated[str, matching(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", "a host name or an IP address")]
-UserName = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}", "the name of a user")]
+HostName = Annotated[str, Matching(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", "a host name or an IP address")]
+UserName = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}", "the name of a user")]
 Folder = Annotated[str, AfterValidator(lambda value: _check_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
 Permission = Literal["sysctl", "tc", "cgroup", "nft", "system"]

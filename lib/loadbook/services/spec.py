@@ -15,7 +15,7 @@ from loadbook.hosts.inventory import Permission
 from loadbook.services.variables import ServiceModel, Var
 from loadbook.study.problems import short_repr, suggestion, validation_problems, with_value
 from loadbook.study.treatments import FactorLevel, Ident, Name, SysctlName, SysctlValue
-from loadbook.study.workload import URL_PATH, matching
+from loadbook.study.workload import URL_PATH, Matching
 
 
 def _check_pattern(pattern: str) -> str:
@@ -33,7 +33,7 @@ def _check_one_group(pattern: str) -> str:
 
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
-UrlPath = Annotated[str, Field(max_length=200), matching(r"/[!-~]*", URL_PATH)]
+UrlPath = Annotated[str, Field(max_length=200), Matching(r"/[!-~]*", URL_PATH)]
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
 NumberPattern = Annotated[Pattern, AfterValidator(_check_one_group)]
 
@@ -109,11 +109,11 @@ RESERVED_NAMES = frozenset(
 )
 
 AbsolutePath = Annotated[
-    str, matching(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", "an absolute path of letters, digits and . _ + -")
+    str, Matching(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", "an absolute path of letters, digits and . _ + -")
 ]
 Signal = Literal["HUP", "USR1", "USR2", "QUIT", "TERM", "INT", "WINCH"]
 _RELATIVE_PATH = r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*"
-RelativePath = Annotated[str, matching(_RELATIVE_PATH, "a relative path of letters, digits and . _ -")]
+RelativePath = Annotated[str, Matching(_RELATIVE_PATH, "a relative path of letters, digits and . _ -")]
 
 
 class VersionProbe(ServiceModel):
@@ -237,7 +237,7 @@ class ServiceSpec(ServiceModel):
 
     name: Name
     about: str
-    binary: Annotated[str, matching(r"[A-Za-z0-9._/+-]+", "a command or path of letters, digits and . _ / + -")]
+    binary: Annotated[str, Matching(r"[A-Za-z0-9._/+-]+", "a command or path of letters, digits and . _ / + -")]
     package: str = Field(description="Debian package that brings the binary")
     process: str | None = Field(None, description="command name of its processes; default: the binary's name")
     stop_grace_s: Annotated[float, Field(ge=0, le=60)] = 5.0

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from loadbook.core.toml import renamed_field
 from loadbook.study.treatments import Name, one_or_more
-from loadbook.study.workload import StrictModel, matching
+from loadbook.study.workload import Matching, StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
@@ -179,7 +179,7 @@ WORD_HINTS = {
 }
 MetricName = Annotated[
     str,
-    matching(
+    Matching(
         r"[a-z_]+( (value|mean|sd|min|max|p[0-9]{1,2}(\.[0-9]+)?))?",
         'a metric, or a metric and its statistic such as "latency p99"',
     ),

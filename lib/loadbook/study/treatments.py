@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
-from loadbook.study.workload import FileName, StrictModel, matching
+from loadbook.study.workload import FileName, Matching, StrictModel
 
 ABSENT_VARIANT = "none"  # level of a variant factor that leaves the role out
 # names of the parts of a trial, which no role may have
@@ -56,27 +56,27 @@ def one_or_more(value: object) -> object:
 
 
 Name = Annotated[
-    str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits and . _ - (at most 63 characters)")
+    str, Matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits and . _ - (at most 63 characters)")
 ]
 Ident = Annotated[
-    str, matching(r"[a-z][a-z0-9_]{0,40}", "a name of small letters, digits and _, a letter first (at most 41)")
+    str, Matching(r"[a-z][a-z0-9_]{0,40}", "a name of small letters, digits and _, a letter first (at most 41)")
 ]
 HostPort = Annotated[
     str,
-    matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}", "a host and a port, such as 192.0.2.7:80"),
+    Matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}", "a host and a port, such as 192.0.2.7:80"),
     AfterValidator(_check_port),
 ]
 SysctlName = Annotated[
     str,
     Field(max_length=100),
-    matching(r"[a-z0-9_]+(\.[a-z0-9_-]+)+", "the name of a kernel setting, such as net.core.somaxconn"),
+    Matching(r"[a-z0-9_]+(\.[a-z0-9_-]+)+", "the name of a kernel setting, such as net.core.somaxconn"),
 ]
 SysctlValue = Annotated[int | str, AfterValidator(_check_sysctl_value)]
 _CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
 CpuList = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    matching(rf"all|{_CPUS}(,{_CPUS})*", 'CPU numbers such as "0", "0-1" or "0,2", or "all"'),
+    Matching(rf"all|{_CPUS}(,{_CPUS})*", 'CPU numbers such as "0", "0-1" or "0,2", or "all"'),
     AfterValidator(_check_cpu_ranges),
 ]
 FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
