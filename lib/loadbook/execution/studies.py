@@ -42,10 +42,11 @@ def load_study(layout: Layout, name: str) -> Study:
         raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
     loads = {f"treatments.{name}.workload": study.workload_of(name) for name in study.treatments}
     loads = {"workload": study.workload} | {place: load for place, load in loads.items() if load != study.workload}
-    problems = [
-        *check_study(study, folders),
-        *(p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)),
-    ]
+    tool_problems = [p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)]
+    first_by_message = {
+        p.message: p for p in reversed(tool_problems)
+    }  # a mistake in [workload] is in every treatment's
+    problems = [*check_study(study, folders), *reversed(first_by_message.values())]
     if problems:
         raise StudyError(str(file), problems)
     return study

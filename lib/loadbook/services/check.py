@@ -224,22 +224,24 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 def _role_problems(study: Study, folders: Sequence[Path], specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
     """Yield the errors of roles and their variants, and add the specs of their services to `specs`."""
     for name, role in study.roles.items():
-        settings = {f"roles.{name}": role.base_setting}
-        settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
-        for path, setting in settings.items():
+        settings = {f"roles.{name}": (role.base_setting, role)}
+        settings |= {f"roles.{name}.variants.{v}": (role.variant_setting(v), role.variants[v]) for v in role.variants}
+        for path, (setting, stated_keys) in settings.items():
+            stated = stated_keys.model_dump(exclude_unset=True)  # what a variant has of its role is reported there
             if setting.service is None:
                 continue
             try:
                 spec = specs[setting.service] = load_service(setting.service, folders)
             except UsageError as error:
-                yield SpecProblem(f"{path}.service", error.message)
+                if "service" in stated:
+                    yield SpecProblem(f"{path}.service", error.message)
                 continue
             try:
-                if setting.mode == "system":
+                if setting.mode == "system" and {"service", "mode"} & set(stated):
                     spec.as_system()
             except UsageError as error:
                 yield SpecProblem(f"{path}.mode", f"{error.message}: {error.hint}")
-            yield from spec.problems(f"{path}.vars", setting.vars)
+            yield from spec.problems(f"{path}.vars", stated.get("vars", {}))
 
 
 def _factor_problems(study: Study, specs: Mapping[str, ServiceSpec]) -> Iterator[SpecProblem]:

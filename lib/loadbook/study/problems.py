@@ -264,8 +264,8 @@ def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: s
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     treatments, factors = table_in(raw, "treatments"), table_in(raw, "factors")
-    # with strata, each stratum has its own baseline
-    baseline = None if raw.get("stratify_by") else raw.get("baseline")
+    # with strata, each stratum has its own baseline; an unknown baseline is a mistake by itself
+    baseline = None if raw.get("stratify_by") or raw.get("baseline") not in [*treatments] else raw["baseline"]
     for name, treatment in treatments.items():
         path = key_path(("treatments", name))
         for factor, level in table_in(treatment, "set").items():
@@ -320,7 +320,7 @@ def _subset_problems(raw: dict[str, Any]) -> PathMessages:
                 yield f"{path}.{number}", message
             elif member in members[:number]:
                 yield f"{path}.{number}", f"{short_repr(member)} stands there twice"
-        if isinstance(baseline, str) and isinstance(listed, list) and baseline not in members:
+        if baseline in [*treatments] and isinstance(listed, list) and baseline not in members:
             yield path, f"lacks the baseline {short_repr(baseline)}"
 
 
