@@ -15,7 +15,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
@@ -115,9 +115,11 @@ def print_verification(layout: Layout, study: str, run_id: str) -> bool:
     for kind, path, message in checked.findings:
         terminal.echo(f"{kind:<10} {path.relative_to(layout.root)}" + (f": {message}" if message else ""))
     number = len(checked.findings)
-    verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
+    verdict = pluralize(number, "finding") if number else "all as it was kept"
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
-    extent = f"{checked.attempts} attempts, {checked.files} files, {format_bytes(checked.size)}"
+    extent = (
+        f"{pluralize(checked.attempts, 'attempt')}, {pluralize(checked.files, 'file')}, {format_bytes(checked.size)}"
+    )
     terminal.echo(f"{study} {run_id}: {extent}: {verdict}{bare}")
     return not number
 
@@ -198,7 +200,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
         raise UsageError("an archive goes to a file", "--out FILE")
     pages = _pages(layout, study, run)
     packed = pack_run(layout.run(study, run), pages, version("loadbook"), path, _count("files packed"))
-    terminal.echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
+    terminal.echo(f"{path}\t{pluralize(len(packed.files), 'file')}, {format_bytes(path.stat().st_size)}")
     if not pages:
         terminal.echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
 
@@ -306,7 +308,7 @@ def _print_import(checked: CheckedImport) -> None:
     missing = len(plan.trials) - len(checked.pairs)
     tools = ", ".join(dict.fromkeys(report.tool for _, report in checked.pairs))
     names = ", ".join(map(study.label, plan.treatments))
-    blocks = f"{plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}" + f"; {missing} missing" * bool(missing)
+    blocks = f"{pluralize(plan.blocks, 'block')} of {names}" + f"; {missing} missing" * bool(missing)
     margin = format_percent(study.margin, signed=False)
     timed = all(report.condition.started is not None for _, report in checked.pairs)
     terminal.echo(f"{study.name}: {study.question}")
@@ -379,7 +381,7 @@ def traces(
         names = ", ".join(Path(parsed).name for parsed, _ in added.parsed_files)
         terminal.echo(f"{names}: {file.kind}, host {host}, role {added.role}")
         count, interval = len(file.traces.times), format_duration(file.traces.interval_s)
-        terminal.echo(f"  {count:,} samples, one every {interval}: {metrics}")
+        terminal.echo(f"  {pluralize(count, 'sample')}, one every {interval}: {metrics}")
         for problem in file.traces.problems:
             terminal.echo(f"  note: {problem.name}: {problem.message}")
     terminal.echo(make_tables(layout, name, resolved))

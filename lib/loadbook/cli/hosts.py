@@ -16,6 +16,7 @@ import click
 from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
+from loadbook.core.units import pluralize
 from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
@@ -44,7 +45,7 @@ def list_hosts(hosts_file: Path | None) -> None:
     for alias, end in _endpoints(path, inventory).items():
         entry = inventory.hosts[alias]
         keys = trusted_keys(end.known_hosts, end.host_key_alias, end.port)
-        trust = f"{len(keys)} trusted key{'s' if len(keys) != 1 else ''}" if keys else "NOT trusted"
+        trust = pluralize(len(keys), "trusted key") if keys else "NOT trusted"
         echo(f"{alias}\t{','.join(entry.roles)}\t{end.destination}\t{entry.address or end.host_name}\t{trust}")
 
 
@@ -217,7 +218,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     checks.append(CheckResult("here", "project", "ok", str(layout.root)))
     path, inventory = read_inventory(hosts_file)
     checks.append(CheckResult("here", "hosts file", "ok", f"{path}: {', '.join(inventory.hosts)}"))
-    echo(f"asking {len(inventory.hosts)} hosts ...", err=True)
+    echo(f"asking {pluralize(len(inventory.hosts), 'host')} ...", err=True)
     studies = [load_study(layout, study)] if study else _readable_studies(layout, checks)
     probes: dict[str, list[HostCheck]] = {alias: [] for alias in inventory.hosts}
     for one in studies if study else ():
@@ -233,7 +234,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
     print_table(headings, rows, fold=headings[1:], width=320)  # wide, so that no command is wrapped in a file or pipe
     missing = sum(check.status == "missing" for check in checks)
-    echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
+    echo(f"{pluralize(missing, 'thing')} missing" if missing else "nothing is missing", err=True)
     if missing:
         sys.exit(3)
 

@@ -340,7 +340,10 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
     whole_s = max((end for _, end in times.values()), default=0.0)
     terminal.echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
     trials = sum(job.trials for job in left)
-    terminal.echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
+    terminal.echo(
+        f"{pluralize(trials, 'trial')}, about {format_duration(whole_s)} in all; "
+        f"pages in {layout.batch(batch_run.batch)}"
+    )
     for number, job in enumerate(sorted(jobs, key=lambda job: times.get(id(job), (0.0,))[0]), 1):
         planned = times.get(id(job))
         if planned is None:
@@ -350,7 +353,8 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
         terminal.echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
         if planned:
             terminal.echo(
-                f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}"
+                f"   {pluralize(job.trials, 'trial')}, about {format_duration(job.run_s)}; "
+                f"notebooks {', '.join(job.notebooks)}"
             )
         for report in job.reports:
             parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loadbook.core.text import MAX_NAME_LENGTH, clean, nearest_names
+from loadbook.core.units import pluralize
 
 
 class LoadbookError(Exception):
@@ -52,7 +53,7 @@ class StudyError(UsageError):
     """A study, hosts or service file has mistakes; the message names all of them."""
 
     def __init__(self, source: str, problems: Sequence[SpecProblem], hint: str | None = None) -> None:
-        lines = [f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}"]
+        lines = [f"{source}: {pluralize(len(problems), 'problem')}"]
         lines += [f"  {p.path}: {p.message}" for p in problems]
         super().__init__("\n".join(lines), hint)
         self.source = source

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.core.units import pluralize
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import plan_study
 from loadbook.store.ledger import (
@@ -192,7 +193,7 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
         raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
     added, plan = add_blocks(paths, more)
     _check_same_study(study, plan, run)
-    message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
+    message = f"adding {pluralize(more, 'block')} to run {run}: {plan.blocks} in all"
     if added["exploratory"]:
         message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
     return RunSelection(run, plan, paths, True, message, added)

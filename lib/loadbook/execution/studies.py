@@ -245,7 +245,7 @@ def longest_load_s(work: Workload) -> float:
 
 
 def _treatments_text(treatments: list[str]) -> str:
-    return f"treatment{'s' if len(treatments) > 1 else ''} {', '.join(treatments)}"
+    return f"{'treatments' if treatments[1:] else 'treatment'} {', '.join(treatments)}"
 
 
 MAX_NAMED_TREATMENTS = 3

@@ -18,6 +18,7 @@ from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import closest_name
+from loadbook.core.units import pluralize
 from loadbook.ingestion import trial_rows
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
@@ -68,7 +69,7 @@ class Condition:
 def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
     """Return an error that lists the mistakes: a DataError if all are in output files, else a UsageError."""
     ordered = sorted(set(problems))
-    lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
+    lines = [f"{path}: {pluralize(len(ordered), 'problem')}; nothing was imported"]
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
     lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
     kind = DataError if all(w.data for w in ordered) else UsageError

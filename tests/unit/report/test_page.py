@@ -46,7 +46,7 @@ def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
 def test_page_lists_the_harness_checks(usual):
     cells = usual.trust().text.splitlines()
     assert cells[0].startswith("✓ A/A arm passed: ")
-    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
+    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, measured −")
     assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
     assert cells[3].startswith("! 1 doubt")
     assert 'href="#doubts"' in usual.trust().html
