@@ -195,7 +195,7 @@ class ProgressDisplay:
 
 EXIT_CODE = 130
 THREADS_S = 0.5
-FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; once more: without waiting"
+FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; press Ctrl-C again to stop without waiting"
 SECOND_INTERRUPT = (
     "not waiting: hosts end and put back what is left by themselves; to see to it: loadbook restore --hosts {}"
 )
