@@ -23,7 +23,7 @@ from loadbook.execution.studies import load_study, plan_study, service_folders, 
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.interleaving import MIN_SLICE_S
-from loadbook.study.plan import Plan
+from loadbook.study.plan import Plan, left_out_text
 
 if TYPE_CHECKING:
     from loadbook.batch.jobs import BatchJob, BatchRun
@@ -110,6 +110,7 @@ def _plan_lines(plan: Plan) -> list[str]:
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks_text} of {', '.join(plan.treatments)}",
+        *([f"{'':12}{left_out_text(plan.left_out)}"] if plan.left_out else []),
         f"execution   {plan.execution_text}{f': treatments take turns of {turns}' if plan.interleaved else ''}",
         *([f"objective   {study.capacity.text}, {work.arrivals} arrivals"] if study.capacity else []),
         *([f"latencies   {latencies}"] if plan.latency_blocks else []),
@@ -201,6 +202,8 @@ def _print_dry_run(
     shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
+    if plan.left_out:
+        terminal.echo(f"{'':9}{left_out_text(plan.left_out)}")
     terminal.echo(f"executed {plan.execution_text}")
     for alias, host in hosts_by_alias.items():
         roles = ", ".join(inventory.hosts[alias].roles)

@@ -28,7 +28,7 @@ from loadbook.store.ledger import (
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, additional_trials, as_planned, parse_plan, study_sha256
+from loadbook.study.plan import Plan, additional_trials, as_planned, left_out_text, parse_plan, study_sha256
 
 DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
@@ -163,6 +163,7 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
         plan, run = plan_study(layout, study, request.subset, request.blocks), new_run_id(layout, study.name)
         blocks = f"{plan.blocks_text} of {len(plan.treatments)}"
         message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+        message = "; ".join(filter(None, (message, left_out_text(plan.left_out))))
         return RunSelection(run, plan, layout.run(study.name, run), False, message)
     run = layout.resolve_run(study.name, request.resume or "latest")
     paths = layout.run(study.name, run)

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
@@ -24,7 +25,7 @@ from loadbook.store.paths import Layout
 from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan
-from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study_tables
+from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study, read_study_tables
 from loadbook.study.treatments import Role, Setting
 from loadbook.study.workload import Workload
 from loadbook.tools import base
@@ -57,7 +58,16 @@ def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: 
     treatments, shortest = study.treatments_in(subset), slices_for_latency(0.0)
     assert shortest is not None
     reasons = idle_timeout_reasons(study, treatments, shortest, services_of(layout, study, treatments))
-    return make_plan(study, subset, blocks, reasons_in_services=reasons)
+    plan = make_plan(study, subset, blocks, reasons_in_services=reasons)
+    return replace(plan, left_out=_left_out(layout, study))
+
+
+def _left_out(layout: Layout, study: Study) -> tuple[str, ...]:
+    """Return the treatments of a study that `study`, its smoke variant, leaves out; none if it is no smoke variant."""
+    whole = study_file(layout, study.name)
+    if not study.name.endswith(SMOKE_SUFFIX) or whole.stem == study.name or not whole.is_file():
+        return ()
+    return tuple(name for name in read_study(whole).treatments_in() if name not in study.treatments)
 
 
 def services_of(layout: Layout, study: Study, treatments: Sequence[str]) -> dict[str, ServiceSpec]:

@@ -13,6 +13,7 @@ from loadbook.core.errors import UsageError
 from loadbook.report import checks
 from loadbook.report.html import forbidden_content
 from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
+from loadbook.report.page import scope_parts
 from loadbook.report.sections import ValidityMessage
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -34,6 +35,12 @@ def test_page_states_scope_and_answer(usual):
     assert len(usual.scope().text.splitlines()[1]) <= 160
     assert usual.answer().text.startswith("tcp_nopush on is faster by ")
     assert len(usual.answer().text.splitlines()[0]) <= 90
+
+
+def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):
+    smoke = replace(usual.data, plan={**usual.data.plan, "left_out": ["large", "largest"]})
+    assert scope_parts(smoke, 0.02)[-1] == "smoke: without large, largest"
+    assert not [part for part in scope_parts(usual.data, 0.02) if "smoke" in part]
 
 
 def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
