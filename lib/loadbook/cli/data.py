@@ -96,12 +96,15 @@ def verify(study: str | None, run_id: str | None) -> None:
         raise UsageError("--run needs a STUDY")
     layout = project_layout()
     study = study and study_name(layout, study)
-    if study and run_id:
-        runs = [(study, layout.resolve_run(study, run_id))]
+    if study:
+        newest = layout.resolve_run(study, run_id or "latest")  # an error if the study has no run
+        runs = [(study, run) for run in ([newest] if run_id else layout.runs(study))]
     else:
-        runs = [(name, run) for name in ([study] if study else layout.studies_with_runs()) for run in layout.runs(name)]
+        runs = [(name, run) for name in layout.studies_with_runs() for run in layout.runs(name)]
     if not runs:
-        raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {layout.root / 'data' / 'raw'}")
+        raise UsageError(
+            f"there is no run under {layout.root / 'data' / 'raw'}", "loadbook studies has what can be run"
+        )
     results = [print_verification(layout, *run) for run in runs]
     if not all(results):
         sys.exit(DataError.exit_code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
+from loadbook.cli.terminal import CommandGroup, echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
 from loadbook.core.units import pluralize
@@ -32,7 +32,7 @@ RESTORE_RUN_ID = "restore"
 _ROLE_COUNT = re.compile(r"([a-z][a-z0-9_-]*)(?:=(\d{1,3}))?")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def hosts() -> None:
     """Trust host keys; list hosts."""
 
@@ -127,7 +127,7 @@ def _endpoints(path: Path, inventory: HostsFile) -> dict[str, Endpoint]:
     return {alias: resolve_endpoint(alias, entry, trusted, config) for alias, entry in inventory.hosts.items()}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def lab() -> None:
     """Real sshd processes on this machine, one per host alias.
 

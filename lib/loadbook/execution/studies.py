@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
+from loadbook.core.text import did_you_mean
 from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
@@ -312,11 +313,20 @@ def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
     for role, count in needed_hosts(plan).items():
         available = len(inventory.with_role(role))
         if not available:
-            missing[role] = f"no host has the role {role!r}"
+            missing[role] = f"no host has the role {role!r}{_similar_role(role, plan, inventory)}"
         elif available < count:
             hosts = "host has" if available == 1 else "hosts have"
             missing[role] = f"{available} {hosts} the role {role!r}, {count} are needed"
     return missing
+
+
+def _similar_role(role: str, plan: Plan, inventory: HostsFile) -> str:
+    """Return which host has a mistyped `role`, as far as one is similar to it and of no role of the study."""
+    for alias, entry in inventory.hosts.items():
+        for other in entry.roles:
+            if other not in plan.study.roles and (similar := did_you_mean(other, [role])):
+                return f" (host {alias} has {other!r}{similar})"
+    return ""
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:

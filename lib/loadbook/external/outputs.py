@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.core.text import closest_name
+from loadbook.core.text import did_you_mean
 from loadbook.core.units import pluralize
 from loadbook.ingestion import trial_rows
 from loadbook.store.paths import NAME_PATTERN
@@ -254,8 +254,8 @@ def resolve_inside(folder: Path, name: str) -> Path:
             mode = path.lstat().st_mode
         except OSError:
             readable = path.parent.is_dir() and os.access(path.parent, os.R_OK)
-            near = closest_name(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
-            hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
+            near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
+            hint = "; separate folders by /" if "\\" in name else near
             raise ValueError(f"no file {short_repr(name)} in {folder}{hint}") from None
         if stat.S_ISLNK(mode):
             problem = f"{part} is a symbolic link, which is not followed: put the file there"

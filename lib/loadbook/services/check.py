@@ -45,13 +45,15 @@ def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSet
     roles = [name for name, spec in services.items() if var in spec.vars and role in ("", name)]
     if not roles:
         variables = [name for each, spec in services.items() if role in ("", each) for name in spec.vars]
-        raise unknown_name_error("variable", var, dict.fromkeys(variables), "(docs/services.md tells what each does)")
+        raise unknown_name_error("variable", var, dict.fromkeys(variables), listed_in="docs/services.md")
     if len(roles) > 1:
         raise UsageError(f"{' and '.join(roles)} both have {var}", f"say which: {roles[0]}.{var}={value}")
     level: FactorLevel = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
     if problem := services[roles[0]].problem(var, level):
         spec = services[roles[0]]
-        raise StudyError(f"service {spec.name}", [SpecProblem(f"{roles[0]}.{var}", problem)], spec.vars[var].about)
+        known = spec.vars[var]
+        hint = f"{var}: {known.about}" if known.type in ("text", "path") else f"{var} may be: {known.allowed}"
+        raise StudyError(f"service {spec.name}", [SpecProblem(f"{roles[0]}.{var}", problem)], hint)
     return VariableSetting(roles[0], var, level)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.text import nearest_names
+from loadbook.core.text import did_you_mean, nearest_names
 
 CERTIFICATES = "certificates"  # folder below data/
 EXAMPLE_STUDY = "example"  # study whose recorded run is part of the project
@@ -161,7 +161,9 @@ class Layout:
         """Return the id of a run ("latest": the newest); UsageError for an unknown run lists the known ones."""
         known = self.runs(study)
         if not known:
-            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._missing_run_hint(study))
+            similar = did_you_mean(study, self.studies_with_runs())
+            message = f"study {study!r} has no run under {self.study_raw(study)}{similar}"
+            raise UsageError(message, self._missing_run_hint(study))
         if run == "latest":
             return known[-1]
         if run not in known:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import CPU_PER_RESPONSE, METRICS, get_metric, metric_names
-from loadbook.core.text import closest_name
+from loadbook.core.text import did_you_mean
 from loadbook.core.units import TIME_UNITS_S
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.study.limits import ALL_RULES
@@ -106,9 +106,7 @@ def with_value(message: str, value: object) -> str:
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the most similar known name, or `; known: x, y`."""
     names = list(map(str, known))
-    if nearest := closest_name(name, names):
-        return f"; did you mean {short_repr(nearest)}?"
-    return f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
+    return did_you_mean(name, names) or f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
 
 
 def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
@@ -128,8 +126,7 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
         return message if isinstance(value, dict) else with_value(message, value)
     message = with_value(f"must be {_MUST_BE[detail['type']].format(**values)}", value)
     if detail["type"] == "literal_error":
-        near = closest_name(value, re.findall(r"'([^']*)'", values["expected"])) if isinstance(value, str) else None
-        return message + (f"; did you mean {short_repr(near)}?" if near else "")
+        return message + did_you_mean(value, re.findall(r"'([^']*)'", values["expected"]))
     number = _number_with_unit(str(loc[-1]) if loc else "", value)
     whole = detail["type"].startswith("int_")
     return message if number is None or (whole and number % 1) else f"{message}: write {number:.12g}"
