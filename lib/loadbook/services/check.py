@@ -17,7 +17,7 @@ from loadbook.services.spec import ServiceSpec, load_service
 from loadbook.services.variables import OFF, UNSET
 from loadbook.study.interleaving import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.study.model import Study
-from loadbook.study.treatments import Factor, FactorLevel
+from loadbook.study.treatments import Factor, FactorLevel, Setting
 
 MAX_QUESTION_CHARS = 90
 COMMENT_COLUMN = 36  # column in which comments begin
@@ -226,7 +226,7 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 def _role_problems(study: Study, folders: Sequence[Path], specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
     """Yield the errors of roles and their variants, and add the specs of their services to `specs`."""
     for name, role in study.roles.items():
-        settings = {f"roles.{name}": (role.base_setting, role)}
+        settings: dict[str, tuple[Setting, Setting]] = {f"roles.{name}": (role.base_setting, role)}
         settings |= {f"roles.{name}.variants.{v}": (role.variant_setting(v), role.variants[v]) for v in role.variants}
         for path, (setting, stated_keys) in settings.items():
             stated = stated_keys.model_dump(exclude_unset=True)  # what a variant has of its role is reported there

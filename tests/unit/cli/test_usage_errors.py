@@ -89,7 +89,11 @@ def test_study_without_runs_is_reported_with_the_similar_one_that_has_some(typed
         (["run", "aa", "--blcoks", "3"], "run: no option '--blcoks'; did you mean '--blocks'?", "loadbook run --help"),
         (["run", "aa", "--zzz"], "run: no option '--zzz'", "loadbook run --help"),
         (["lab", "upp"], "no command 'upp' of loadbook lab; did you mean 'up'?", "commands: up, "),
-        (["parse", "wrk", "gone"], "parse: invalid value for 'PATH': Path 'gone' does not exist", "loadbook parse --help"),
+        (
+            ["parse", "wrk", "gone"],
+            "parse: invalid value for 'PATH': Path 'gone' does not exist",
+            "loadbook parse --help",
+        ),
         (["compare", "a.csv"], "compare: ", "loadbook compare --help"),
         (["run", "aa", "--blocks", "x"], "run: invalid value for '--blocks': 'x' is not", "loadbook run --help"),
         (["--nosuch"], "no option '--nosuch'", "loadbook --help"),

@@ -16,7 +16,7 @@ from scipy.special import stdtr, stdtrit
 
 from loadbook.core import units
 from loadbook.core.errors import UsageError
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, pluralize, shorten_list
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, shorten_list
 from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
@@ -406,7 +406,7 @@ def effect_change_phrase(row: EffectPair, margin: float) -> str:
     if row.kind == "undecided":
         alone = f" That differs if looked at alone, but not among {change.family_size} comparisons."
         note = alone if excludes_zero(change.ci95) else ""
-        needed = f"About {pluralize(row.blocks_needed, 'block')} in each of two such runs would decide."
+        needed = f"About {row.blocks_needed} blocks in each of two such runs would decide."
         if row.blocks_needed is None:
             needed = f"Not reachable at this noise (over {MAX_FORECAST_BLOCKS} blocks in each run)."
         return f": undecided: it moved by {range_text}: {effects_text}.{note} {needed}"
