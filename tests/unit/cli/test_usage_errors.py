@@ -57,6 +57,7 @@ def test_report_without_a_run_lists_studies_with_runs(typed, study, following):
     code, _, err = typed("report", study)
     assert code == 2
     assert f"study '{study}' has no run" in err and f"next: {following}\n" in err
+    assert "did you mean" not in err
 
 
 def test_invalid_option_value_is_reported_with_an_example(typed):
