@@ -177,7 +177,8 @@ class Layout:
             return "", f"loadbook run {study}"
         recorded = nearest_names(study, self.studies_with_runs())
         listed = f"studies with a run: {', '.join(recorded) or 'none yet'}; loadbook studies has every study"
-        return did_you_mean(study, recorded), listed
+        example = [EXAMPLE_STUDY] if self.runs(EXAMPLE_STUDY) else []
+        return did_you_mean(study, [*recorded, *example]), listed
 
 
 def project_layout() -> Layout:

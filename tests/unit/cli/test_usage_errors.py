@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import loadbook
 from command_line import exit_code
+from loadbook.core.errors import UsageError
 from recorded_run import STUDY, copy_recorded_run
 
 
@@ -186,3 +188,8 @@ def test_shell_completes_commands_and_studies(typed, monkeypatch):
         code, out, _ = typed()
         assert code == 0
         assert {line.partition(",")[2] for line in out.splitlines()} == expected
+
+
+def test_page_of_a_mistyped_study_suggests_the_similar_one_with_a_run(typed):
+    with pytest.raises(UsageError, match=f"study 'x{STUDY}' has no run under .*; did you mean '{STUDY}'"):
+        loadbook.effects_page(f"x{STUDY}")
