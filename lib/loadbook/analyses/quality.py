@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadbook.core.units import format_duration, format_percent
+from loadbook.core.units import format_duration, format_percent, pluralize
 from loadbook.core.validity_rules import rule_title
 from loadbook.report import checks, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note_block
@@ -104,7 +104,7 @@ class QualityPage(Page):
             trial = p.trial if isinstance(p.trial, str) else "whole run"
             rows.append([trial, p.level, rule_title(p.name), place, p.message])
         columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
-        return Block(Details(f"{len(rows)} lines", Table("Problems", columns, rows)))
+        return Block(Details(pluralize(len(rows), "line"), Table("Problems", columns, rows)))
 
     def phases(self) -> Block:
         """Show the shortest, median and longest time of each phase over all recorded trials."""

@@ -21,9 +21,8 @@ from typing import Any
 
 import click
 
-from loadbook.cli.terminal import echo, echo_next_step
-from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
-from loadbook.core.text import closest_name
+from loadbook.cli.terminal import CommandGroup, echo, echo_next_step, usage_error
+from loadbook.core.errors import DataError, LoadbookError
 
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
@@ -53,7 +52,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that lists commands without importing them, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,17 +67,6 @@ class LazyGroup(click.Group):
         # a function cannot have the name of a Python keyword: `import_`
         command: click.Command = vars(module)[f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name]
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the called command and its arguments; UnknownNameError suggests the command with the nearest name."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            error = unknown_name_error("command", args[0], COMMANDS)
-            nearest = closest_name(args[0], COMMANDS)
-            error.hint = f"did you mean {nearest}? {error.hint}" if nearest else error.hint
-            raise error
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write name and summary of each command without importing its module."""
@@ -112,15 +100,11 @@ def main() -> None:
         cli(prog_name="loadbook", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        error.show()
-        if isinstance(error, click.MissingParameter) and error.param and error.param.name == "study":
-            echo_next_step("loadbook studies has them all")
-        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         echo("interrupted", err=True)
         sys.exit(130)
-    except LoadbookError as error:
+    except (LoadbookError, click.ClickException) as caught:
+        error = usage_error(caught) if isinstance(caught, click.ClickException) else caught
         echo(f"loadbook: {error.message}", err=True)
         echo_next_step(error.hint)
         sys.exit(error.exit_code)

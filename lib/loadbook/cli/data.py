@@ -14,7 +14,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
@@ -115,12 +115,15 @@ def verify(study: str | None, run_id: str | None, as_json: bool) -> None:
         raise UsageError("--run needs a STUDY")
     layout = project_layout()
     study = study and study_name(layout, study)
-    if study and run_id:
-        runs = [(study, layout.resolve_run(study, run_id))]
+    if study:
+        newest = layout.resolve_run(study, run_id or "latest")  # an error if the study has no run
+        runs = [(study, run) for run in ([newest] if run_id else layout.runs(study))]
     else:
-        runs = [(name, run) for name in ([study] if study else layout.studies_with_runs()) for run in layout.runs(name)]
+        runs = [(name, run) for name in layout.studies_with_runs() for run in layout.runs(name)]
     if not runs:
-        raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {layout.root / 'data' / 'raw'}")
+        raise UsageError(
+            f"there is no run under {layout.root / 'data' / 'raw'}", "loadbook studies has what can be run"
+        )
     records = [print_verification(layout, *run) for run in runs]
     if as_json:
         terminal.print_json(records)
@@ -136,9 +139,11 @@ def print_verification(layout: Layout, study: str, run_id: str) -> dict[str, Any
     for kind, path, message in checked.findings:
         terminal.echo(f"{kind:<10} {path.relative_to(layout.root)}" + (f": {message}" if message else ""))
     number = len(checked.findings)
-    verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
+    verdict = pluralize(number, "finding") if number else "all as it was kept"
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
-    extent = f"{checked.attempts} attempts, {checked.files} files, {format_bytes(checked.size)}"
+    extent = (
+        f"{pluralize(checked.attempts, 'attempt')}, {pluralize(checked.files, 'file')}, {format_bytes(checked.size)}"
+    )
     terminal.echo(f"{study} {run_id}: {extent}: {verdict}{bare}")
     findings = [
         {"kind": kind, "path": str(path.relative_to(layout.root)), "message": message or None}
@@ -228,7 +233,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
         raise UsageError("an archive goes to a file", "--out FILE")
     pages = _pages(layout, study, run)
     packed = pack_run(layout.run(study, run), pages, version("loadbook"), path, count_progress("files packed"))
-    terminal.echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
+    terminal.echo(f"{path}\t{pluralize(len(packed.files), 'file')}, {format_bytes(path.stat().st_size)}")
     if not pages:
         terminal.echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
 
@@ -293,7 +298,7 @@ def traces(
         names = ", ".join(Path(parsed).name for parsed, _ in added.parsed_files)
         terminal.echo(f"{names}: {file.kind}, host {host}, role {added.role}")
         count, interval = len(file.traces.times), format_duration(file.traces.interval_s)
-        terminal.echo(f"  {count:,} samples, one every {interval}: {metrics}")
+        terminal.echo(f"  {pluralize(count, 'sample')}, one every {interval}: {metrics}")
         for problem in file.traces.problems:
             terminal.echo(f"  note: {problem.name}: {problem.message}")
     terminal.echo(make_tables(layout, name, resolved))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadbook.cli.terminal import (
+    CommandGroup,
     echo,
     echo_next_step,
     hosts_option,
@@ -24,6 +25,7 @@ from loadbook.cli.terminal import (
 )
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
+from loadbook.core.units import pluralize
 from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
@@ -39,7 +41,7 @@ RESTORE_RUN_ID = "restore"
 _ROLE_COUNT = re.compile(r"([a-z][a-z0-9_-]*)(?:=(\d{1,3}))?")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def hosts() -> None:
     """Trust host keys; list hosts."""
 
@@ -54,7 +56,7 @@ def list_hosts(hosts_file: Path | None, as_json: bool) -> None:
     for alias, end in _endpoints(path, inventory).items():
         entry = inventory.hosts[alias]
         keys, address = len(trusted_keys(end.known_hosts, end.host_key_alias, end.port)), entry.address or end.host_name
-        trust = f"{keys} trusted key{'s' if keys != 1 else ''}" if keys else "NOT trusted"
+        trust = pluralize(keys, "trusted key") if keys else "NOT trusted"
         echo(f"{alias}\t{','.join(entry.roles)}\t{end.destination}\t{address}\t{trust}")
         record = {"host": alias, "roles": list(entry.roles), "login": end.destination, "address": address}
         records.append(record | {"trusted_keys": keys})
@@ -140,7 +142,7 @@ def _endpoints(path: Path, inventory: HostsFile) -> dict[str, Endpoint]:
     return {alias: resolve_endpoint(alias, entry, trusted, config) for alias, entry in inventory.hosts.items()}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def lab() -> None:
     """Real sshd processes on this machine, one per host alias.
 
@@ -243,7 +245,7 @@ def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
     checks.append(CheckResult("here", "project", "ok", str(layout.root)))
     path, inventory = read_inventory(hosts_file)
     checks.append(CheckResult("here", "hosts file", "ok", f"{path}: {', '.join(inventory.hosts)}"))
-    echo(f"asking {len(inventory.hosts)} hosts ...", err=True)
+    echo(f"asking {pluralize(len(inventory.hosts), 'host')} ...", err=True)
     studies = [load_study(layout, study)] if study else _readable_studies(layout, checks)
     probes: dict[str, list[HostCheck]] = {alias: [] for alias in inventory.hosts}
     for one in studies if study else ():
@@ -262,7 +264,7 @@ def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
     else:  # wide, so that no command is wrapped in a file or pipe
         print_table(headings, rows, fold=headings[1:], width=320)
     missing = sum(check.status == "missing" for check in checks)
-    echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
+    echo(f"{pluralize(missing, 'thing')} missing" if missing else "nothing is missing", err=True)
     if missing:
         sys.exit(3)
 

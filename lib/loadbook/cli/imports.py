@@ -19,7 +19,7 @@ from loadbook.cli.data import (
     tables_text,
 )
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.core.units import format_percent
+from loadbook.core.units import format_percent, pluralize
 from loadbook.store.paths import project_layout
 from loadbook.tools.base import Measurement
 
@@ -127,7 +127,7 @@ def _print_import(checked: CheckedImport) -> None:
     missing = len(plan.trials) - len(checked.pairs)
     tools = ", ".join(dict.fromkeys(report.tool for _, report in checked.pairs))
     names = ", ".join(map(study.label, plan.treatments))
-    blocks = f"{plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}" + f"; {missing} missing" * bool(missing)
+    blocks = f"{pluralize(plan.blocks, 'block')} of {names}" + f"; {missing} missing" * bool(missing)
     margin = format_percent(study.margin, signed=False)
     timed = all(report.condition.started is not None for _, report in checked.pairs)
     terminal.echo(f"{study.name}: {study.question}")

@@ -13,7 +13,7 @@ from loadbook.cli.terminal import ProgressDisplay, echo, json_option, print_json
 from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
-from loadbook.core.units import format_duration
+from loadbook.core.units import format_duration, pluralize
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.reader import find_study
 
@@ -203,7 +203,7 @@ def _print_history(page: HistoryPage) -> None:
     from loadbook.analyses.history import compute
 
     history = page.history
-    counts = f"{compute.run_count_text(len(history.runs))}, {history.included_runs} of which count"
+    counts = f"{pluralize(len(history.runs), 'run')}, {history.included_runs} of which count"
     echo(f"{history.study}: {counts}; {history.metric}")
     echo(compute.headline(history))
     for series in history.series:

@@ -22,7 +22,7 @@ from loadbook.execution.studies import load_study, plan_study, service_folders, 
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.interleaving import MIN_SLICE_S
-from loadbook.study.plan import Plan
+from loadbook.study.plan import Plan, left_out_text
 
 if TYPE_CHECKING:
     from loadbook.batch.jobs import BatchJob, BatchRun
@@ -109,6 +109,7 @@ def _plan_lines(plan: Plan) -> list[str]:
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks_text} of {', '.join(plan.treatments)}",
+        *([f"{'':12}{left_out_text(plan.left_out)}"] if plan.left_out else []),
         f"execution   {plan.execution_text}{f': treatments take turns of {turns}' if plan.interleaved else ''}",
         *([f"objective   {study.capacity.text}, {work.arrivals} arrivals"] if study.capacity else []),
         *([f"latencies   {latencies}"] if plan.latency_blocks else []),
@@ -209,6 +210,8 @@ def _print_dry_run(
     shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
+    if plan.left_out:
+        terminal.echo(f"{'':9}{left_out_text(plan.left_out)}")
     terminal.echo(f"executed {plan.execution_text}")
     for alias, host in hosts_by_alias.items():
         roles = ", ".join(inventory.hosts[alias].roles)
@@ -371,7 +374,10 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
     whole_s = max((end for _, end in times.values()), default=0.0)
     terminal.echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
     trials = sum(job.trials for job in left)
-    terminal.echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
+    terminal.echo(
+        f"{pluralize(trials, 'trial')}, about {format_duration(whole_s)} in all; "
+        f"pages in {layout.batch(batch_run.batch)}"
+    )
     for number, job in enumerate(sorted(jobs, key=lambda job: times.get(id(job), (0.0,))[0]), 1):
         planned = times.get(id(job))
         if planned is None:
@@ -381,7 +387,8 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
         terminal.echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
         if planned:
             terminal.echo(
-                f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}"
+                f"   {pluralize(job.trials, 'trial')}, about {format_duration(job.run_s)}; "
+                f"notebooks {', '.join(job.notebooks)}"
             )
         for report in job.reports:
             parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from loadbook.core import clock
-from loadbook.core.errors import LoadbookError
-from loadbook.core.text import clean
+from loadbook.core.errors import LoadbookError, UsageError, unknown_name_error
+from loadbook.core.text import clean, did_you_mean
 from loadbook.core.units import format_remaining_time
 from loadbook.store.paths import project_layout
 
@@ -46,6 +46,38 @@ def _complete_study(context: click.Context, parameter: click.Parameter, incomple
         return []
     names = {path.stem for path in layout.studies.glob("*.toml")} | set(layout.studies_with_runs())
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+class CommandGroup(click.Group):
+    """A group of commands that names the most similar one of a mistyped command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the called command and its arguments; UnknownNameError lists the commands."""
+        if args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
+            of_group = f"of {ctx.command_path}" if ctx.parent else ""
+            raise unknown_name_error("command", args[0], self.list_commands(ctx), of_group)
+        return super().resolve_command(ctx, args)
+
+
+def usage_error(error: click.ClickException) -> UsageError:
+    """Return a mistake on the command line that click found as an error of loadbook: what is wrong, and what is next.
+
+    click's texts are kept, but begin with the command and a small letter.
+    """
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return UsageError(error.format_message())
+    _, _, command = context.command_path.partition(" ")
+    where, hint = f"{command}: " if command else "", f"{context.command_path} --help"
+    if isinstance(error, click.NoSuchOption):
+        options = [name for parameter in context.command.get_params(context) for name in parameter.opts if "--" in name]
+        return UsageError(f"{where}no option {error.option_name!r}{did_you_mean(error.option_name, options)}", hint)
+    if isinstance(error, click.MissingParameter) and error.param and error.param.name == "study":
+        hint = "loadbook studies has them all"
+    message = error.format_message().rstrip(".")
+    return UsageError(f"{where}{message[:1].lower()}{message[1:]}", hint)
 
 
 study_argument = click.argument("study", shell_complete=_complete_study)
@@ -230,7 +262,7 @@ class ProgressDisplay:
 
 EXIT_CODE = 130
 THREADS_S = 0.5
-FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; once more: without waiting"
+FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; press Ctrl-C again to stop without waiting"
 SECOND_INTERRUPT = (
     "not waiting: hosts end and put back what is left by themselves; to see to it: loadbook restore --hosts {}"
 )

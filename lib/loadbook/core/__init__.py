@@ -2,10 +2,10 @@
 
 - `clock`: the time, and waiting; tests turn it
 - `text`: removes control characters from texts; finds names similar to a mistyped one
+- `units`: converts texts to numbers in base units, and numbers and durations to texts
 - `errors`: exceptions with exit codes and hints
 - `go_programs`: options, durations and error messages of programs written in Go
 - `metrics`: names, units and better directions of metrics
 - `toml`: reads TOML files, also with former names of keys
-- `units`: converts texts to numbers in base units, and numbers and durations to texts
 - `validity_rules`: titles and advice of the validity rules
 """

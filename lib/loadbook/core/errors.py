@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loadbook.core.text import MAX_NAME_LENGTH, clean, nearest_names
+from loadbook.core.text import MAX_NAME_LENGTH, clean, did_you_mean, nearest_names
+from loadbook.core.units import pluralize
 
 
 class LoadbookError(Exception):
@@ -53,7 +54,7 @@ class StudyError(UsageError):
     """A study, hosts or service file has mistakes; the message names all of them."""
 
     def __init__(self, source: str, problems: Sequence[SpecProblem], hint: str | None = None) -> None:
-        lines = [f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}"]
+        lines = [f"{source}: {pluralize(len(problems), 'problem')}"]
         lines += [f"  {p.path}: {p.message}" for p in problems]
         super().__init__("\n".join(lines), hint)
         self.source = source
@@ -164,11 +165,17 @@ class UnknownNameError(UsageError, AttributeError):
 
 
 def unknown_name_error(
-    kind: str, name: object, known: Iterable[str], where: str = "", plural: str = ""
+    kind: str, name: object, known: Iterable[str], where: str = "", plural: str = "", listed_in: str = ""
 ) -> UnknownNameError:
-    """Return the error for an unknown `name` of a `kind` such as "metric"; `where` follows it, such as "in study x"."""
+    """Return the error for an unknown `name` of a `kind` such as "metric"; `where` follows it, such as "in study x".
+
+    `listed_in` is the page that lists the names if they are too many for a message with a similar one.
+    """
     names = nearest_names(str(name), known)
+    similar = did_you_mean(name, names)
     quoted = repr(name)
     quoted = quoted if len(quoted) <= MAX_NAME_LENGTH else f"{quoted[: MAX_NAME_LENGTH - 1]}…"
     suffix = f" {where}" if where else ""
-    return UnknownNameError(f"no {kind} {quoted}{suffix}", f"{plural or kind + 's'}: {', '.join(names) or 'none'}")
+    plural = plural or f"{kind}s"
+    hint = f"{listed_in} lists all {plural}" if similar and listed_in else f"{plural}: {', '.join(names) or 'none'}"
+    return UnknownNameError(f"no {kind} {quoted}{suffix}{similar}", hint)

@@ -38,6 +38,12 @@ def closest_name(name: object, known: Iterable[str]) -> str | None:
     return best if best is not None and _similarity(str(name), best) >= SIMILARITY_CUTOFF else None
 
 
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` with the known name most similar to a mistyped one; "" if none is similar."""
+    nearest = closest_name(name, known)
+    return "" if nearest is None else f"; did you mean {nearest[:MAX_NAME_LENGTH]!r}?"
+
+
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return all known names: similar ones first, most similar before others, then the rest in their order."""
     lowered = name[:MAX_NAME_LENGTH].lower()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import format_duration, format_percent, format_percent_range
+from loadbook.core.units import format_duration, format_percent, format_percent_range, pluralize
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.store.ledger import read_current_plan
@@ -404,7 +404,7 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
     tool = plan.study.workload_of(plan.study.baseline).tool
     load = ("another tool’s load", f"another load of {tool}", "this load")[samples[0].similarity]
     kind = "trials alike" if all(sample.aa for sample in samples) else "trials, effects taken out"
-    return f"recorded with {load}: {2 * pairs} {kind}, run{'s' if len(samples) > 1 else ''} {', '.join(runs)}{more}"
+    return f"recorded with {load}: {2 * pairs} {kind}, {'runs' if samples[1:] else 'run'} {', '.join(runs)}{more}"
 
 
 def power_lines(forecast: PowerForecast) -> list[str]:
@@ -420,7 +420,9 @@ def power_lines(forecast: PowerForecast) -> list[str]:
         f"            {forecast.source}",
     ]
     if forecast.detectable is None:
-        lines.append(f"detectable  no difference: {plan.blocks} blocks are too few for a test{among}")
+        lines.append(
+            f"detectable  no difference: {pluralize(plan.blocks, 'block is', 'blocks are')} too few for a test{among}"
+        )
     else:
         difference = _percent_text(forecast.detectable, forecast.detectable_range)
         lines.append(f"detectable  {difference} with {plan.blocks} blocks (power 80 %{among})")

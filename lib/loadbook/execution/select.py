@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.core.units import pluralize
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import plan_study
 from loadbook.store.ledger import (
@@ -27,7 +28,7 @@ from loadbook.store.ledger import (
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, additional_trials, as_planned, parse_plan, study_sha256
+from loadbook.study.plan import Plan, additional_trials, as_planned, left_out_text, parse_plan, study_sha256
 
 DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
@@ -162,6 +163,7 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
         plan, run = plan_study(layout, study, request.subset, request.blocks), new_run_id(layout, study.name)
         blocks = f"{plan.blocks_text} of {len(plan.treatments)}"
         message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+        message = "; ".join(filter(None, (message, left_out_text(plan.left_out))))
         return RunSelection(run, plan, layout.run(study.name, run), False, message)
     run = layout.resolve_run(study.name, request.resume or "latest")
     paths = layout.run(study.name, run)
@@ -192,7 +194,7 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
         raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
     added, plan = add_blocks(paths, more)
     _check_same_study(study, plan, run)
-    message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
+    message = f"adding {pluralize(more, 'block')} to run {run}: {plan.blocks} in all"
     if added["exploratory"]:
         message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
     return RunSelection(run, plan, paths, True, message, added)

@@ -183,7 +183,7 @@ class RunSession:
         self.on_event(Progress("note", message))
 
     def prepare(self, study_file: Path) -> None:
-        """Remove what earlier sessions left on the hosts, make all checks, and create the folder of a new run."""
+        """Remove what earlier sessions left on the hosts, make all checks, announce the run, and create its folder."""
         plan, testbed, resumed = self.selection.plan, self.testbed, self.selection.resumed
         if resumed:
             check_same_hosts(testbed, self.paths)
@@ -201,7 +201,11 @@ class RunSession:
             self._note(f"warning: treatment {treatment} changes nothing: {text}")
         for message in self._driver_notes():
             self._note(message)
+        # announced when nothing can refuse it any more, and before its folder is there, which `batch` has to know of
+        self.on_event(Progress("note", self.selection.message, run=self.selection.run))
         if not resumed:
+            if note := underpowered_note(forecast_power(self.layout, self.selection.plan, self.hosts_file)):
+                self._note(note)
             self._make_run(study_file)
             return
         with Ledger(self.paths.ledger) as ledger:
@@ -381,17 +385,14 @@ def run_study(
     if study.name in EXAMPLES:
         raise UsageError(f"a study cannot be called {study.name!r}", "that is a recorded run that comes with loadbook")
     if hosts is not None:
-        read_hosts(hosts)  # report a missing file before the run is announced
+        read_hosts(hosts)  # report a missing file before the study is locked
     try:
         with atomic.hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
             selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
-            on_event(Progress("note", selection.message, run=selection.run))
             # connect before importing the statistics libraries, so that an unusable host is reported quickly
             with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
-                if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
-                    on_event(Progress("note", note))
                 session.run(study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)

@@ -11,9 +11,11 @@ import ipaddress
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
+from loadbook.core.text import did_you_mean
 from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
@@ -24,7 +26,7 @@ from loadbook.store.paths import Layout
 from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan
-from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study_tables
+from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study, read_study_tables
 from loadbook.study.treatments import Role, Setting
 from loadbook.study.workload import Workload
 from loadbook.tools import base
@@ -42,10 +44,11 @@ def load_study(layout: Layout, name: str) -> Study:
         raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
     loads = {f"treatments.{name}.workload": study.workload_of(name) for name in study.treatments}
     loads = {"workload": study.workload} | {place: load for place, load in loads.items() if load != study.workload}
-    problems = [
-        *check_study(study, folders),
-        *(p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)),
-    ]
+    tool_problems = [p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)]
+    first_by_message = {
+        p.message: p for p in reversed(tool_problems)
+    }  # a mistake in [workload] is in every treatment's
+    problems = [*check_study(study, folders), *reversed(first_by_message.values())]
     if problems:
         raise StudyError(str(file), problems)
     return study
@@ -56,7 +59,16 @@ def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: 
     treatments, shortest = study.treatments_in(subset), slices_for_latency(0.0)
     assert shortest is not None
     reasons = idle_timeout_reasons(study, treatments, shortest, services_of(layout, study, treatments))
-    return make_plan(study, subset, blocks, reasons_in_services=reasons)
+    plan = make_plan(study, subset, blocks, reasons_in_services=reasons)
+    return replace(plan, left_out=_left_out(layout, study))
+
+
+def _left_out(layout: Layout, study: Study) -> tuple[str, ...]:
+    """Return the treatments of a study that `study`, its smoke variant, leaves out; none if it is no smoke variant."""
+    whole = study_file(layout, study.name)
+    if not study.name.endswith(SMOKE_SUFFIX) or whole.stem == study.name or not whole.is_file():
+        return ()
+    return tuple(name for name in read_study(whole).treatments_in() if name not in study.treatments)
 
 
 def services_of(layout: Layout, study: Study, treatments: Sequence[str]) -> dict[str, ServiceSpec]:
@@ -244,7 +256,7 @@ def longest_load_s(work: Workload) -> float:
 
 
 def _treatments_text(treatments: list[str]) -> str:
-    return f"treatment{'s' if len(treatments) > 1 else ''} {', '.join(treatments)}"
+    return f"{'treatments' if treatments[1:] else 'treatment'} {', '.join(treatments)}"
 
 
 MAX_NAMED_TREATMENTS = 3
@@ -301,11 +313,20 @@ def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
     for role, count in needed_hosts(plan).items():
         available = len(inventory.with_role(role))
         if not available:
-            missing[role] = f"no host has the role {role!r}"
+            missing[role] = f"no host has the role {role!r}{_similar_role(role, plan, inventory)}"
         elif available < count:
             hosts = "host has" if available == 1 else "hosts have"
             missing[role] = f"{available} {hosts} the role {role!r}, {count} are needed"
     return missing
+
+
+def _similar_role(role: str, plan: Plan, inventory: HostsFile) -> str:
+    """Return which host has a mistyped `role`, as far as one is similar to it and of no role of the study."""
+    for alias, entry in inventory.hosts.items():
+        for other in entry.roles:
+            if other not in plan.study.roles and (similar := did_you_mean(other, [role])):
+                return f" (host {alias} has {other!r}{similar})"
+    return ""
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:

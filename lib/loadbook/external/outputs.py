@@ -17,7 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.core.text import closest_name
+from loadbook.core.text import did_you_mean
+from loadbook.core.units import pluralize
 from loadbook.ingestion import trial_rows
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
@@ -68,7 +69,7 @@ class Condition:
 def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
     """Return an error that lists the mistakes: a DataError if all are in output files, else a UsageError."""
     ordered = sorted(set(problems))
-    lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
+    lines = [f"{path}: {pluralize(len(ordered), 'problem')}; nothing was imported"]
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
     lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
     kind = DataError if all(w.data for w in ordered) else UsageError
@@ -255,8 +256,8 @@ def resolve_inside(folder: Path, name: str) -> Path:
             mode = path.lstat().st_mode
         except OSError:
             readable = path.parent.is_dir() and os.access(path.parent, os.R_OK)
-            near = closest_name(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
-            hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
+            near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
+            hint = "; separate folders by /" if "\\" in name else near
             raise ValueError(f"no file {short_repr(name)} in {folder}{hint}") from None
         if stat.S_ISLNK(mode):
             problem = f"{part} is a symbolic link, which is not followed: put the file there"

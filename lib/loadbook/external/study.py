@@ -21,6 +21,7 @@ from typing import Any
 from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
+from loadbook.core.units import pluralize
 from loadbook.execution.select import new_run_id
 from loadbook.execution.studies import study_file
 from loadbook.external import outputs
@@ -272,7 +273,7 @@ class CheckedImport:
         """Sentence with the number of complete blocks (every treatment was measured) and the number a verdict needs."""
         treatments = Counter(planned.block for planned, report in self.pairs if report.parsed)
         count = sum(n == len(self.plan.treatments) for n in treatments.values())
-        text = f"{count} complete block{'' if count == 1 else 's'}; a verdict needs at least {MIN_BLOCKS}"
+        text = f"{pluralize(count, 'complete block')}; a verdict needs at least {MIN_BLOCKS}"
         return text if count >= MIN_BLOCKS else f"{text}: without more the report gives no verdict"
 
 

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from loadbook.core.units import pluralize
 from loadbook.host_metrics import base
 from loadbook.host_metrics.base import CPU_MODES, Problem, TraceRow, Traces, finite_number, trace_row
 from loadbook.host_metrics.sampler import CounterSample, SamplingScale, counters_to_traces, cpu_shares
@@ -304,7 +305,7 @@ def parse_node_exporter(data: bytes) -> Traces:
             if t is not None:
                 times.setdefault(t, []).append(point)
         if without_time := sum(t is None for _, t in timed_points):
-            message = f"{without_time} samples without a timestamp: they cannot be placed in time"
+            message = f"{pluralize(without_time, 'sample')} without a timestamp: they cannot be placed in time"
             problems.append(Problem("no_timestamps", message))
     samples = [sample for t, points in sorted(times.items()) if (sample := _node_sample(t, points, problems))]
     interval_s = max(requested_interval_s, base.median_interval_s(s.t for s in samples))

@@ -11,14 +11,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.toml import HOSTS_KEYS, read_toml, renamed_field, to_present_keys
-from loadbook.store.paths import NAME_PATTERN
 from loadbook.study import problems
-from loadbook.study.treatments import HostPort
+from loadbook.study.treatments import HostPort, Name
+from loadbook.study.workload import Matching
 
-Alias = Annotated[str, Field(pattern="^" + NAME_PATTERN.pattern.replace(r"\Z", "$"))]
+Alias = Name
 # strict patterns, since `Match exec` and ProxyCommand in ~/.ssh/config put host and user names into a command line
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
-UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
+HostName = Annotated[str, Matching(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", "a host name or an IP address")]
+UserName = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}", "the name of a user")]
 Folder = Annotated[str, AfterValidator(lambda value: _check_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
 Permission = Literal["sysctl", "tc", "cgroup", "nft", "system"]

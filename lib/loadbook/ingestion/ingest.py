@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import rule_title
 from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
 from loadbook.ingestion.host_metrics import AddedFiles
@@ -321,7 +322,7 @@ class IngestSummary:
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
             named = [
-                rule_title(name) + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
+                rule_title(name) + (f" ({pluralize(count, 'trial')})" if count else "")
                 for name, count in checks[:MAX_NAMED_CHECKS]
             ]
             named += [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []

@@ -32,6 +32,7 @@ from loadbook.report.nodes import Column, HtmlOnly, Paragraph, Strong, Table
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import load_run
+from loadbook.study.plan import left_out_text
 
 PEEKING_WARNING = "Peeking decides nothing: verdicts come when the plan is done, or at a look that the study declared."
 BACKGROUND_HINT = (
@@ -222,6 +223,7 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
         ["trials", f"{len(planned.trials)} ({planned.blocks_text} of {len(planned.treatments)})"],
+        *([["", left_out_text(planned.left_out)]] if planned.left_out else []),
         ["takes about", format_duration(planned.hours * 3600)],
         ["disk", f"about {format_bytes(planned.disk_bytes)}"],
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
+from loadbook.core.units import pluralize
 from loadbook.report import html, notebooks, parameters
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
@@ -251,7 +252,7 @@ def build_history_page(
         return [], []
     page = _history_page_path(study, layout.reports)
     out = layout.run(study, runs[-1]).processed / f"notebooks/{HISTORY_NOTEBOOK}.ipynb"
-    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {len(runs)} runs")
+    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {pluralize(len(runs), 'run')}")
     breadcrumbs = [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
     try:
         notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s)

@@ -112,7 +112,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
         text += _borderline_note(row, data.study.validity.aa_p)
     elif texts.change != DASH:
         known = f"built in {format_percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
-        text = f"{known}seen {text}"
+        text = f"{known}measured {text}"
     if len(rows) > 1 and not row.passed:
         text = f"{row.label} {text}"
     return HarnessCheck(*CHECK_MARKS.get(state, ("doubt", "!")), CHECK_TITLES[kind][state], text)
@@ -146,7 +146,7 @@ def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMess
     unchecked = [d for d in messages if d.level == "unchecked"]
     if not doubts and not unchecked:
         return HarnessCheck("", "✓", "No doubts", "every validity rule was checked")
-    title = f"{len(doubts)} doubt{'' if len(doubts) == 1 else 's'}" if doubts else f"{len(unchecked)} not checked"
+    title = pluralize(len(doubts), "doubt") if doubts else f"{len(unchecked)} not checked"
     named = [d.title for d in doubts or unchecked]
     text = "; ".join(named[:2]) + (f"; {len(named) - 2} more" if len(named) > 2 else "")
     return HarnessCheck("doubt", "!", title, text, "#doubts")
@@ -167,7 +167,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     for flag, labels in flagged.items():
         level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # may not hold in the next run
         messages.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
-    unseen = "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
+    unseen = "a change that is known to matter was not found, so smaller ones may be missed: more blocks, less noise"
     for row in analysis.of_kind("control"):
         if row.passed is False:
             messages.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))

@@ -25,6 +25,7 @@ from loadbook.report.nodes import Code, Details, Group, Heading, HtmlOnly, Parag
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import RunData, load_run
+from loadbook.study.plan import left_out_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,6 +248,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
         trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run.started)}"),
+        *filter(None, [left_out_text(data.plan.get("left_out", ()))]),
     ]
 
 

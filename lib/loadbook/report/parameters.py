@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadbook.core.errors import UsageError
-from loadbook.core.text import closest_name
+from loadbook.core.text import did_you_mean
 
 INJECTED_COMMENT = "# Parameters"  # the first line of the cell that papermill injects
 _TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
@@ -39,8 +39,7 @@ def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) ->
         if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
             problems.append(f"parameter {name!r} is not a usable name")
         elif name not in declared:
-            near = closest_name(name, declared)
-            problems.append(f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+            problems.append(f"unknown parameter {name!r}{did_you_mean(name, declared)}")
         elif not _matches_type(declared[name], value):
             problems.append(f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300])
     return problems

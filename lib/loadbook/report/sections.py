@@ -190,7 +190,7 @@ def verification_text(data: RunData) -> str:
         changed += [f"{folder.name}/{name}" for name in trial_record.changed_files(folder, record)]
     if changed:
         return f"NOT as recorded: {', '.join(changed[:5])} ({len(changed)} of {files} files)"
-    return f"verified: {files:,} files of {len(folders):,} trials match their sha256"
+    return f"verified: {pluralize(files, 'file')} of {pluralize(len(folders), 'trial')} match their sha256"
 
 
 _LAB_NAMES = {"loopback": "loopback lab", "netns": "namespace lab"}
@@ -320,7 +320,9 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
     """Return doubts as a list, each with its number of trials; links to the doubts lead to this box."""
     if not messages:
         return Division(Paragraph("No rule raised a doubt, and every rule could be checked."), anchor="doubts")
-    trials = [None if m.level == "unchecked" or not m.trials else f" ({_trials_text(m.trials)})" for m in messages]
+    trials = [
+        None if m.level == "unchecked" or not m.trials else f" ({pluralize(m.trials, 'trial')})" for m in messages
+    ]
     items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(messages, trials, strict=True)]
     return Division(lines_list(items), anchor="doubts")
 
@@ -330,15 +332,11 @@ def validity_block(data: RunData, levels: Sequence[str]) -> Block:
     from loadbook.report.figures.validity import ValidityFigure
 
     items: list[Content] = [
-        Group(Strong(m.title), f" ({m.level}{f', {_trials_text(m.trials)}' if m.trials else ''}): {m.text}")
+        Group(Strong(m.title), f" ({m.level}{', ' + pluralize(m.trials, 'trial') if m.trials else ''}): {m.text}")
         for m in validity_messages(data, *levels)
     ]
     picture = Picture(ValidityFigure.from_run(data, rule_titles(data)))
     return Block(picture, lines_list(items) if items else None)
-
-
-def _trials_text(number: int) -> str:
-    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:

@@ -102,10 +102,11 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
     if not analysis.is_void and first.aa_only_headline(analysis):
         check = analysis.demoting_check
         word = "none seen" if check is None else "not compared"
-        word = "too noisy" if analysis.resolution else word
-        return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)
+        glyph, word = (palette.DOUBT_GLYPH, "too noisy") if analysis.resolution else (palette.BASELINE.glyph, word)
+        return AnswerSummary(kind, glyph, word, first.headline(analysis), "", (), counts)
+    glyph = palette.VERDICTS[kind].glyph
     if first.neutral_headline(analysis):
-        kind, word = "invalid", "no verdict"
+        kind, word, glyph = "invalid", "no verdict", glyph if analysis.is_void else palette.DOUBT_GLYPH
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
     of_errors = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
@@ -113,7 +114,7 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
         f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
         for row in of_errors[:MAX_ERROR_LINES]
     )
-    return AnswerSummary(kind, palette.VERDICTS[kind].glyph, word, headline, support, errors, counts)
+    return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
@@ -143,6 +144,20 @@ def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
     return lines
 
 
+def level_unit(metric: str) -> str:
+    """Return the unit in which tables show a metric."""
+    known = get_metric(metric)
+    return "µs" if known.kind == "cost" else "ms" if known.unit == "s" else known.unit
+
+
+def level_header(analysis: Analysis) -> str:
+    """Return the heading of a column with the metric's values: "ok/s", "capacity, 1/s" or "latency p99, ms"."""
+    metric, statistic = get_metric(analysis.metric), analysis.statistic
+    name = metric.noun or metric.name if statistic == "value" else f"{metric.name} {statistic}"
+    unit = level_unit(analysis.metric)
+    return LEVEL_HEADERS.get(analysis.metric, name if unit == "1" else f"{name}, {unit}")
+
+
 def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     """Return the table behind the effect plot, with plain and adjusted p-values; harness checks below a line.
 
@@ -151,11 +166,7 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
     adjusted = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
     ps = [] if one_sided else ["p", "p, adj."] if adjusted else ["p"]
-    metric, name_of_level = get_metric(analysis.metric), f"{analysis.metric} {analysis.statistic}"
-    unit = "ms" if metric.unit == "s" else metric.unit
-    if metric.kind == "cost":
-        name_of_level, unit = metric.noun, "µs"
-    head = LEVEL_HEADERS.get(analysis.metric, f"{name_of_level}, {unit}")
+    head, unit = level_header(analysis), level_unit(analysis.metric)
     columns = [
         Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),

@@ -17,7 +17,7 @@ from loadbook.services.spec import ServiceSpec, load_service
 from loadbook.services.variables import OFF, UNSET
 from loadbook.study.interleaving import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.study.model import Study
-from loadbook.study.treatments import Factor, FactorLevel
+from loadbook.study.treatments import Factor, FactorLevel, Setting
 
 MAX_QUESTION_CHARS = 90
 LARGE_PAGE_BYTES = 32_768
@@ -46,13 +46,15 @@ def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSet
     roles = [name for name, spec in services.items() if var in spec.vars and role in ("", name)]
     if not roles:
         variables = [name for each, spec in services.items() if role in ("", each) for name in spec.vars]
-        raise unknown_name_error("variable", var, dict.fromkeys(variables), "(docs/services.md tells what each does)")
+        raise unknown_name_error("variable", var, dict.fromkeys(variables), listed_in="docs/services.md")
     if len(roles) > 1:
         raise UsageError(f"{' and '.join(roles)} both have {var}", f"say which: {roles[0]}.{var}={value}")
     level: FactorLevel = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
     if problem := services[roles[0]].problem(var, level):
         spec = services[roles[0]]
-        raise StudyError(f"service {spec.name}", [SpecProblem(f"{roles[0]}.{var}", problem)], spec.vars[var].about)
+        known = spec.vars[var]
+        hint = f"{var}: {known.about}" if known.type in ("text", "path") else f"{var} may be: {known.allowed}"
+        raise StudyError(f"service {spec.name}", [SpecProblem(f"{roles[0]}.{var}", problem)], hint)
     return VariableSetting(roles[0], var, level)
 
 
@@ -253,22 +255,24 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 def _role_problems(study: Study, folders: Sequence[Path], specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
     """Yield the errors of roles and their variants, and add the specs of their services to `specs`."""
     for name, role in study.roles.items():
-        settings = {f"roles.{name}": role.base_setting}
-        settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
-        for path, setting in settings.items():
+        settings: dict[str, tuple[Setting, Setting]] = {f"roles.{name}": (role.base_setting, role)}
+        settings |= {f"roles.{name}.variants.{v}": (role.variant_setting(v), role.variants[v]) for v in role.variants}
+        for path, (setting, stated_keys) in settings.items():
+            stated = stated_keys.model_dump(exclude_unset=True)  # what a variant has of its role is reported there
             if setting.service is None:
                 continue
             try:
                 spec = specs[setting.service] = load_service(setting.service, folders)
             except UsageError as error:
-                yield SpecProblem(f"{path}.service", error.message)
+                if "service" in stated:
+                    yield SpecProblem(f"{path}.service", error.message)
                 continue
             try:
-                if setting.mode == "system":
+                if setting.mode == "system" and {"service", "mode"} & set(stated):
                     spec.as_system()
             except UsageError as error:
                 yield SpecProblem(f"{path}.mode", f"{error.message}: {error.hint}")
-            yield from spec.problems(f"{path}.vars", setting.vars)
+            yield from spec.problems(f"{path}.vars", stated.get("vars", {}))
 
 
 def _factor_problems(study: Study, specs: Mapping[str, ServiceSpec]) -> Iterator[SpecProblem]:

@@ -13,15 +13,16 @@ from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.toml import read_toml
 from loadbook.hosts.inventory import Permission
 from loadbook.services.variables import ServiceModel, Var
-from loadbook.study.problems import short_repr, suggestion, validation_problems
+from loadbook.study.problems import short_repr, suggestion, validation_problems, with_value
 from loadbook.study.treatments import FactorLevel, Ident, Name, SysctlName, SysctlValue
+from loadbook.study.workload import URL_PATH, Matching
 
 
 def _check_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+        raise ValueError(f"must be a regular expression: {error}") from None
     return pattern
 
 
@@ -32,7 +33,7 @@ def _check_one_group(pattern: str) -> str:
 
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
-UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=200)]
+UrlPath = Annotated[str, Field(max_length=200), Matching(r"/[!-~]*", URL_PATH)]
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
 NumberPattern = Annotated[Pattern, AfterValidator(_check_one_group)]
 
@@ -107,9 +108,12 @@ RESERVED_NAMES = frozenset(
     "address also_at backends behind binary built config_id cpus dir node port side_port tree".split()  # noqa: SIM905
 )
 
-AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$")]
+AbsolutePath = Annotated[
+    str, Matching(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", "an absolute path of letters, digits and . _ + -")
+]
 Signal = Literal["HUP", "USR1", "USR2", "QUIT", "TERM", "INT", "WINCH"]
-RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*$")]
+_RELATIVE_PATH = r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*"
+RelativePath = Annotated[str, Matching(_RELATIVE_PATH, "a relative path of letters, digits and . _ -")]
 
 
 class VersionProbe(ServiceModel):
@@ -244,7 +248,7 @@ class ServiceSpec(ServiceModel):
 
     name: Name
     about: str
-    binary: Annotated[str, Field(pattern=r"^[A-Za-z0-9._/+-]+$")]
+    binary: Annotated[str, Matching(r"[A-Za-z0-9._/+-]+", "a command or path of letters, digits and . _ / + -")]
     package: str = Field(description="Debian package that brings the binary")
     process: str | None = Field(None, description="command name of its processes; default: the binary's name")
     stop_grace_s: Annotated[float, Field(ge=0, le=60)] = 5.0
@@ -324,7 +328,7 @@ class ServiceSpec(ServiceModel):
         try:
             self.vars[name].accept(value)
         except ValueError as error:
-            return f"{error} (is {short_repr(value)})"
+            return with_value(str(error), value)
         return None
 
     def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first, rule_title
 from loadbook.stats.headline import (
     aa_sentence,
@@ -317,7 +318,7 @@ def _doubt_cases(policy: CiPolicy, data: RunTables) -> Iterator[CiCase]:
             yield case("passed", "No validity rule had this doubt.")
     if not policy.doubts:
         number = len({rule for rule, _ in doubts})
-        sentence = f"{number} validity rule{' had a doubt' if number == 1 else 's had doubts'}."
+        sentence = f"{pluralize(number, 'validity rule had a doubt', 'validity rules had doubts')}."
         yield CiCase("doubt", "doubts", "skipped", sentence, "no doubt is asked about: ci.doubts is empty")
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from loadbook.core.metrics import Direction
-from loadbook.core.units import format_percent
+from loadbook.core.units import format_percent, pluralize
 from loadbook.stats import diagnostics, paired_tests
 from loadbook.stats.results import Comparison, Contrasts, Method
 from loadbook.stats.sequential import always_valid_paired_t
@@ -129,7 +129,7 @@ def choose_method(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixe
 def insufficient_blocks(complete: int, incomplete: int) -> str | None:
     """Return the reason against a verdict: too few complete or too many incomplete blocks; None if neither."""
     if complete < MIN_BLOCKS:
-        return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
+        return f"only {pluralize(complete, 'complete block')}, {MIN_BLOCKS} are needed"
     if incomplete > MAX_INCOMPLETE_SHARE * (complete + incomplete):
         limit = format_percent(MAX_INCOMPLETE_SHARE, 0, signed=False)
         return f"{incomplete} of {complete + incomplete} blocks are incomplete, more than {limit}"

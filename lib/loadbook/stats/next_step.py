@@ -5,6 +5,7 @@ Blocks that are added to the same run after its results were seen make it explor
 
 from __future__ import annotations
 
+from loadbook.core.units import pluralize
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import aa_margin, blocks_for_half_width
@@ -42,4 +43,4 @@ def _new_run(row: AnalysisRow, more: int | None, what: str, command: str) -> str
     if more is None or row.verdict is None:
         return NOISE
     blocks = row.verdict.comparison.blocks + more
-    return f"a new run of {blocks} blocks would probably {what}: {command} --blocks {blocks}"
+    return f"a new run of {pluralize(blocks, 'block')} would probably {what}: {command} --blocks {blocks}"

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from loadbook.core.errors import UsageError
+from loadbook.core.units import pluralize
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, PairedTestResult
 from loadbook.stats.results import Method, StoppingState
 from loadbook.study.limits import POCOCK_P, StoppingRule
@@ -31,7 +32,7 @@ def t_quantile(p: float, blocks: int) -> float:
 def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return the smallest effect (ratio minus 1) that this number of blocks detects with this power."""
     if blocks < 2:
-        raise UsageError(f"{blocks} blocks detect nothing", "plan 10 blocks or more")
+        raise UsageError(f"{pluralize(blocks, 'block detects', 'blocks detect')} nothing", "plan 10 blocks or more")
     return math.expm1((t_quantile(1 - alpha / 2, blocks) + t_quantile(power, blocks)) * sd / math.sqrt(blocks))
 
 
@@ -143,6 +144,6 @@ def compute_stopping_state(
     if started == complete and complete in looks:
         return StoppingState("looks", look_level, complete, (looks.index(complete) + 1, len(looks)))
     next_look = next((look for look in looks if look > complete), looks[-1])
-    complete_text = f"{complete} block{' is' if complete == 1 else 's are'} complete"
+    complete_text = f"{pluralize(complete, 'block is', 'blocks are')} complete"
     reason = f"not yet a planned look: {complete_text}, the next look is after {next_look}"
     return StoppingState("looks", look_level, complete, pending_reason=reason)

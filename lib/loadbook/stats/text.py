@@ -225,7 +225,7 @@ def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = N
     if not errors.trials:
         return "errors: not measured."
     name = against or "the baseline"
-    trials = _count_text(errors.trials, "trial")
+    trials = pluralize(errors.trials, "trial")
     other_count = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
     if not errors.trials_with_errors:
         text = f"no errors in {errors.trials} of {trials}"
@@ -400,7 +400,7 @@ def evidence_text(
 
     `execution` is given if the run has interleaved and plain blocks, and then named: "15 interleaved blocks".
     """
-    counted = _count_text(blocks, f"{execution} block" if execution else "block")
+    counted = pluralize(blocks, f"{execution} block" if execution else "block")
     if added:
         return f"{counted} (exploratory: {added_blocks_text(added)})"
     return f"look {look[0]} of {look[1]} ({counted})" if look else counted
@@ -452,7 +452,7 @@ def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
 
 def added_blocks_text(blocks: int) -> str:
     """Return the part of a sentence on added blocks, which make a run exploratory."""
-    return f"{_count_text(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
+    return f"{pluralize(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
 
 
 def comparison_evidence(comparison: Comparison) -> str:
@@ -463,7 +463,3 @@ def comparison_evidence(comparison: Comparison) -> str:
 def confidence_text(level: float, *, one_sided: bool = False) -> str:
     """Return a level as text, such as 95 %; `one_sided`: the two-sided level with one-sided ends at `level`."""
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
-
-
-def _count_text(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

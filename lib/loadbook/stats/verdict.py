@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from loadbook.core.metrics import Direction, get_metric
+from loadbook.core.units import pluralize
 from loadbook.stats import results
 from loadbook.stats.compare import insufficient_blocks
 from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
@@ -47,7 +48,9 @@ def decide_verdict(
     """
     reason = reason or insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
-        too_few = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
+        too_few = (
+            f"{pluralize(comparison.blocks, 'block is', 'blocks are')} too few for a {comparison.level:.4g} interval"
+        )
         return results.Verdict("invalid", comparison, margin, reason=reason or too_few)
     if hypothesis == "non-inferiority":
         return _non_inferiority_verdict(comparison, comparison.ci90, margin, better)

@@ -122,9 +122,9 @@ def hold_study_lock(folder: Path) -> Iterator[str]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            hint = "wait for it, or end it there: kill its process"
-            raise UsageError(f"{folder} is in use by {_owner_text(folder / LOCK_FILE)}", hint) from None
-        dead_owner = _owner_text(folder / LOCK_FILE) if os.fstat(fd).st_size else ""
+            owner_text, kill = _lock_owner(folder / LOCK_FILE)
+            raise UsageError(f"{folder} is in use by {owner_text}", f"wait for its end{kill}") from None
+        dead_owner = _lock_owner(folder / LOCK_FILE)[0] if os.fstat(fd).st_size else ""
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "user": getpass.getuser(), "since": clock.now()}
         os.pwrite(fd, json.dumps(owner).encode().ljust(os.fstat(fd).st_size), 0)
         try:
@@ -135,10 +135,13 @@ def hold_study_lock(folder: Path) -> Iterator[str]:
         os.close(fd)
 
 
-def _owner_text(path: Path) -> str:
+def _lock_owner(path: Path) -> tuple[str, str]:
+    """Return a text on the process that holds a lock, and ", or ..." with the command that ends it; "" if unknown."""
     try:
         owner = json.loads(path.read_bytes())
         age = format_duration(max(0.0, clock.now() - owner["since"]))
-        return f"process {owner['pid']} of {owner['user']} on {owner['host']}, started {age} ago"
+        where = "" if owner["host"] == socket.gethostname() else f" on {owner['host']}"
+        kill = f", or end it{where}: kill {int(owner['pid'])}"
+        return f"process {owner['pid']} of {owner['user']} on {owner['host']}, started {age} ago", kill
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process that has just started"
+        return "another process that has just started", ""

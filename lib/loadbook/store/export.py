@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_bytes
+from loadbook.core.units import format_bytes, pluralize
 from loadbook.store.atomic import atomic_path, move_folder
 from loadbook.store.paths import Layout, RunPaths, check_name
 from loadbook.store.trial_record import sha256_file
@@ -197,7 +197,9 @@ def _extract_raw_files(
         _extract_file(archive, tar, member, pending.pop(name), part and part / name)
         on_file(total - len(pending), total)
     if pending:
-        raise DataError(f"{archive}: lacks {len(pending)} files: {next(iter(pending))!r}", "was it sent whole?")
+        raise DataError(
+            f"{archive}: lacks {pluralize(len(pending), 'file')}: {next(iter(pending))!r}", "was it sent whole?"
+        )
 
 
 def _is_plain_name(name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.text import nearest_names
+from loadbook.core.text import did_you_mean, nearest_names
 
 CERTIFICATES = "certificates"  # folder below data/
 # studies whose recorded runs are part of the project
@@ -163,21 +163,24 @@ class Layout:
         """Return the id of a run ("latest": the newest); UsageError for an unknown run lists the known ones."""
         known = self.runs(study)
         if not known:
-            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._missing_run_hint(study))
+            similar, hint = self._missing_run_hints(study)
+            raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}{similar}", hint)
         if run == "latest":
             return known[-1]
         if run not in known:
             raise unknown_name_error("run", run, known, f"of study {study!r}")
         return run
 
-    def _missing_run_hint(self, study: str) -> str:
-        """Return the next step for a study without a run: start one, or use the name of a similar study."""
+    def _missing_run_hints(self, study: str) -> tuple[str, str]:
+        """Return the similar name of a study with a run ("" if `study` is one without), and the next step."""
         from loadbook.study.reader import SMOKE_SUFFIX
 
         if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
-            return f"loadbook run {study}"
-        recorded = ", ".join(nearest_names(study, self.studies_with_runs())) or "none yet"
-        return f"studies with a run: {recorded}; loadbook studies has every study"
+            return "", f"loadbook run {study}"
+        recorded = nearest_names(study, self.studies_with_runs())
+        listed = f"studies with a run: {', '.join(recorded) or 'none yet'}; loadbook studies has every study"
+        example = [EXAMPLE_STUDY] if self.runs(EXAMPLE_STUDY) else []
+        return did_you_mean(study, [*recorded, *example]), listed
 
 
 def project_layout() -> Layout:

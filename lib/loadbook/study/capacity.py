@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from loadbook.core.units import NBSP
+from loadbook.core.units import NBSP, pluralize
 from loadbook.study.workload import Seconds, StrictModel, Workload
 
 TAIL_REQUESTS = 20  # slower than the objective's percentile: with fewer, it is an estimate from a handful of requests
@@ -78,7 +78,8 @@ class CapacityObjective(StrictModel):
         """Return the text on when so many starts certify a rate: "if at most 1 of 46 starts misses the objective"."""
         share = self.certified_share or 0.0
         if most_misses(share, starts) < 0:
-            return f"never: {starts} starts are too few for {100 * share:g}{NBSP}%, which needs {least_starts(share)}"
+            counted = pluralize(starts, "start is", "starts are")
+            return f"never: {counted} too few for {100 * share:g}{NBSP}%, which needs {least_starts(share)}"
         most = most_misses(share, starts)
         missed = f"at most {most} of {starts} starts misses" if most else f"none of {starts} starts misses"
         confidence = f"{100 * CONFIDENCE:g}{NBSP}% confidence"

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from loadbook.core.toml import renamed_field
 from loadbook.study.treatments import Name, one_or_more
-from loadbook.study.workload import StrictModel
+from loadbook.study.workload import Matching, StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
@@ -177,7 +177,13 @@ WORD_HINTS = {
     "equivalent": "is never unacceptable",
     "no-loss": "is never unacceptable",
 }
-MetricName = Annotated[str, Field(pattern=r"^[a-z_]+( (value|mean|sd|min|max|p[0-9]{1,2}(\.[0-9]+)?))?$")]
+MetricName = Annotated[
+    str,
+    Matching(
+        r"[a-z_]+( (value|mean|sd|min|max|p[0-9]{1,2}(\.[0-9]+)?))?",
+        'a metric, or a metric and its statistic such as "latency p99"',
+    ),
+]
 EffectLimit = Annotated[float, Field(gt=-1, lt=1000)]
 
 

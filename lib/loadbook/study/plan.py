@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.units import pluralize
+from loadbook.core.units import pluralize, shorten_list
 from loadbook.study.interleaving import plain_reasons
 from loadbook.study.model import Study, TrialExecution
 
@@ -43,7 +43,13 @@ class PlannedTrialRecord(TypedDict):
     slot: int
 
 
+MAX_LEFT_OUT = 6  # treatments that a smoke variant leaves out which are named
 CHOSEN_INTERLEAVED = "interleaved, as nothing speaks against it"
+
+
+def left_out_text(treatments: Sequence[str]) -> str:
+    """Return "smoke: without a, b": the treatments that a smoke variant leaves out; "" if it has all."""
+    return f"smoke: without {', '.join(shorten_list(treatments, MAX_LEFT_OUT))}" if treatments else ""
 
 
 def plain_instead(reason: str) -> str:
@@ -57,7 +63,8 @@ class PlanRecord(TypedDict):
     `execution_chosen` is recorded if the study left the execution to loadbook, `plain_because` if it is plain although
     the study allows or asks for interleaved blocks; a reason found after the plan was made is recorded in the ledger.
     `added`, the number of blocks beyond those of the study, is recorded only there. `latency_blocks` is the number of
-    plain blocks before the interleaved ones; `blocks` does not count them.
+    plain blocks before the interleaved ones; `blocks` does not count them. `left_out` is recorded of a smoke variant
+    with fewer treatments than its study.
     """
 
     study: str
@@ -72,6 +79,7 @@ class PlanRecord(TypedDict):
     execution_chosen: NotRequired[bool]
     plain_because: NotRequired[str]
     latency_blocks: NotRequired[int]
+    left_out: NotRequired[list[str]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,8 @@ class Plan:
     `seed` is None if loadbook did not draw the order (imported results). The study's execution is never "auto":
     `execution_chosen` tells whether loadbook chose it, and `plain_because` is the reason why trials are plain although
     the study allows or asks for interleaved blocks. `latency_blocks` is the number of plain blocks before the
-    interleaved ones; `blocks` does not count them, and the numbers of the interleaved blocks follow theirs.
+    interleaved ones; `blocks` does not count them, and the numbers of the interleaved blocks follow theirs. `left_out`
+    are the treatments of a study that its smoke variant leaves out.
     """
 
     study: Study
@@ -93,6 +102,7 @@ class Plan:
     plain_because: str | None = None
     execution_chosen: bool = False
     latency_blocks: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def interleaved(self) -> bool:
@@ -167,6 +177,8 @@ class Plan:
             record["plain_because"] = self.plain_because
         if self.latency_blocks:
             record["latency_blocks"] = self.latency_blocks
+        if self.left_out:
+            record["left_out"] = list(self.left_out)
         return record
 
 
@@ -241,9 +253,10 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
         treatments, reason = tuple(raw["treatments"]), raw.get("plain_because")
         chosen, latency_blocks = raw.get("execution_chosen", False), raw.get("latency_blocks", 0)
-        return Plan(
+        plan = Plan(
             study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason, chosen, latency_blocks
         )
+        return replace(plan, left_out=tuple(raw.get("left_out", ())))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{source} is not a plan: {error}",

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import CPU_PER_RESPONSE, METRICS, get_metric, metric_names
-from loadbook.core.text import closest_name
+from loadbook.core.text import did_you_mean
+from loadbook.core.units import TIME_UNITS_S
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.study.limits import ALL_RULES
 from loadbook.study.treatments import one_or_more
@@ -26,6 +27,47 @@ MAX_LABEL_CHARS, MAX_TEXT_CHARS = 200, 10_000
 # keys of a claim that name a treatment, a metric or a factor
 CLAIM_NAME_KEYS = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
+# pydantic's type of a mistake -> what the value must be, or how many parts it must have
+_MUST_BE = {
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of at most 19 digits",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text in quotes",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "union_tag_not_found": "a table with the key {discriminator}",
+    "union_tag_invalid": "a table whose {discriminator} is one of {expected_tags}",
+    "path_type": "a path",
+    "literal_error": "{expected}",
+}
+_COUNTED = {
+    "string_too_short": "must have {min_length} or more characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have {min_length} or more entries",
+    "too_long": "must have at most {max_length} entries",
+}
+# ending of a key -> units that people write with its number, in the unit of the key
+_UNITS: dict[str, dict[str, float]] = {
+    "_per_s": {"/s": 1, "k": 1000, "k/s": 1000},
+    "_s": {**TIME_UNITS_S, "sec": 1, "min": 60},
+    "_ms": {unit: seconds * 1000 for unit, seconds in TIME_UNITS_S.items()},
+    "_mbit": {"mbit": 1, "mbit/s": 1, "gbit": 1000, "gbit/s": 1000},
+    "_bytes": {"b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3},
+    "": {"%": 0.01, "k": 1000},
+}
+_WITH_UNIT = re.compile(r"\s*([+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z%/]{1,6})\s*\Z")
+
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
     """Return pydantic's errors on `model` as problems, one per key path, in the order of the file."""
@@ -34,7 +76,7 @@ def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[
         loc = [p for p in detail["loc"] if p != "[key]"]
         if len(loc) > 1 and loc[-1] in _UNION_TAGS:
             loc.pop()
-            message = f"must be a text, a finite number, true or false (is {short_repr(detail['input'])})"
+            message = with_value("must be a text, a finite number, true or false", detail["input"])
         else:
             message = _problem_message(detail, loc, model)
         messages.setdefault(key_path(loc), message)
@@ -56,12 +98,15 @@ def short_repr(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def with_value(message: str, value: object) -> str:
+    """Return a message about a wrong value, with the value: `must be a number, not 'x'`."""
+    return message + (f", not {short_repr(value)}" if message.startswith("must ") else f" (is {short_repr(value)})")
+
+
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the most similar known name, or `; known: x, y`."""
     names = list(map(str, known))
-    if nearest := closest_name(name, names):
-        return f"; did you mean {short_repr(nearest)}?"
-    return f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
+    return did_you_mean(name, names) or f"; known: {', '.join(key_path([n]) for n in names) or 'none'}"
 
 
 def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
@@ -71,12 +116,28 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
     if detail["type"] == "missing":
         required = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1]))
         return f"is required: {required.description}" if required and required.description else "is required"
-    if detail["type"] == "string_pattern_mismatch":
-        return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
+    value, values = detail["input"], detail.get("ctx", {})
     if detail["type"] in ("tuple_type", "list_type"):
-        return f"must be a list: [{short_repr(detail['input'])}]"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
+        return f"must be a list: [{short_repr(value)}]"
+    if detail["type"] in _COUNTED:
+        return f"{_COUNTED[detail['type']].format(**values)}, not {values.get('actual_length') or len(value)}"
+    if detail["type"] not in _MUST_BE:
+        message = str(detail["msg"]).removeprefix("Value error, ")
+        return message if isinstance(value, dict) else with_value(message, value)
+    message = with_value(f"must be {_MUST_BE[detail['type']].format(**values)}", value)
+    if detail["type"] == "literal_error":
+        return message + did_you_mean(value, re.findall(r"'([^']*)'", values["expected"]))
+    number = _number_with_unit(str(loc[-1]) if loc else "", value)
+    whole = detail["type"].startswith("int_")
+    return message if number is None or (whole and number % 1) else f"{message}: write {number:.12g}"
+
+
+def _number_with_unit(key: str, value: object) -> float | None:
+    """Return a text such as "5 s" as a number in the unit of its key; None if it is none, or of another unit."""
+    match = _WITH_UNIT.match(value) if isinstance(value, str) else None
+    units = next(units for ending, units in _UNITS.items() if key.endswith(ending))
+    factor = units.get(match[2].lower()) if match else None
+    return float(match[1]) * factor if match and factor else None
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
@@ -150,7 +211,7 @@ def _rule_problems(raw: dict[str, Any]) -> PathMessages:
         yield "stopping.rule", "a factorial has a fixed number of blocks: its effects are not judged at looks"
     last = last_declared_look(raw)
     if last is not None and raw.get("blocks", last) != last:
-        yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {short_repr(raw['blocks'])})"
+        yield "blocks", with_value(f"must be {last}, the last of stopping.looks, or be left out", raw["blocks"])
     if raw.get("factorial") and raw.get("stratify_by"):
         yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
     if raw.get("slices") and raw.get("execution") == "plain":
@@ -200,8 +261,8 @@ def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: s
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     treatments, factors = table_in(raw, "treatments"), table_in(raw, "factors")
-    # with strata, each stratum has its own baseline
-    baseline = None if raw.get("stratify_by") else raw.get("baseline")
+    # with strata, each stratum has its own baseline; an unknown baseline is a mistake by itself
+    baseline = None if raw.get("stratify_by") or raw.get("baseline") not in [*treatments] else raw["baseline"]
     for name, treatment in treatments.items():
         path = key_path(("treatments", name))
         for factor, level in table_in(treatment, "set").items():
@@ -256,7 +317,7 @@ def _subset_problems(raw: dict[str, Any]) -> PathMessages:
                 yield f"{path}.{number}", message
             elif member in members[:number]:
                 yield f"{path}.{number}", f"{short_repr(member)} stands there twice"
-        if isinstance(baseline, str) and isinstance(listed, list) and baseline not in members:
+        if baseline in [*treatments] and isinstance(listed, list) and baseline not in members:
             yield path, f"lacks the baseline {short_repr(baseline)}"
 
 

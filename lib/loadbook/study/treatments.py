@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
-from loadbook.study.workload import FileName, StrictModel
+from loadbook.study.workload import FileName, Matching, StrictModel
 
 ABSENT_VARIANT = "none"  # level of a variant factor that leaves the role out
 # names of the parts of a trial, which no role may have
@@ -25,15 +25,15 @@ FactorTarget = Literal[
 
 def _check_level(level: str | int | float | bool) -> str | int | float | bool:
     if isinstance(level, str) and len(level) > 1000:
-        raise ValueError("a text of at most 1000 characters")
+        raise ValueError("must be a text of at most 1000 characters")
     if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
-        raise ValueError("a finite number of at most 64 bits")
+        raise ValueError("must be a finite number of at most 64 bits")
     return level
 
 
 def _check_sysctl_value(value: int | str) -> int | str:
     if isinstance(value, str) and not (value and value.isascii() and value.isprintable() and len(value) <= 200):
-        raise ValueError("a number or a short printable text")
+        raise ValueError("must be a number or a short printable text")
     return value
 
 
@@ -46,7 +46,7 @@ def _check_port(value: str) -> str:
 def _check_cpu_ranges(cpus: str) -> str:
     spans = [part.partition("-") for part in cpus.split(",")]
     if any(last and int(first) > int(last) for first, _, last in spans):
-        raise ValueError("a range goes from first to last, as in 0-1")
+        raise ValueError("must have ranges from first to last, such as 0-1")
     return cpus
 
 
@@ -55,16 +55,28 @@ def one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"), AfterValidator(_check_port)]
-SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
+Name = Annotated[
+    str, Matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits and . _ - (at most 63 characters)")
+]
+Ident = Annotated[
+    str, Matching(r"[a-z][a-z0-9_]{0,40}", "a name of small letters, digits and _, a letter first (at most 41)")
+]
+HostPort = Annotated[
+    str,
+    Matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}", "a host and a port, such as 192.0.2.7:80"),
+    AfterValidator(_check_port),
+]
+SysctlName = Annotated[
+    str,
+    Field(max_length=100),
+    Matching(r"[a-z0-9_]+(\.[a-z0-9_-]+)+", "the name of a kernel setting, such as net.core.somaxconn"),
+]
 SysctlValue = Annotated[int | str, AfterValidator(_check_sysctl_value)]
 _CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
 CpuList = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
+    Matching(rf"all|{_CPUS}(,{_CPUS})*", 'CPU numbers such as "0", "0-1" or "0,2", or "all"'),
     AfterValidator(_check_cpu_ranges),
 ]
 FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]

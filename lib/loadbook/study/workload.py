@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from loadbook.core.errors import UsageError
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
-HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]*$", max_length=2000)]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Validator of texts that match a regular expression as a whole; `words` state what they are: "a host name"."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the text, with the check."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema of the text, with the regular expression."""
+        return {**handler(schema), "pattern": f"^{self.pattern}$"}
+
+    def _check(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"must be {self.words}")
+        return text
+
+
+FILE_NAME = "the name of a file beside the study, of letters, digits and . _ -"
+URL_PATH = "a path that begins with / and has no space (only ASCII)"
+HeaderText = Annotated[str, Field(max_length=2000), Matching(r"[\x20-\x7e]*", "a text of printable ASCII characters")]
+FileName = Annotated[str, Field(max_length=200), Matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", FILE_NAME)]
+UrlPath = Annotated[str, Field(max_length=2000), Matching(r"/[!-~]*", URL_PATH)]
 
 
 class StrictModel(BaseModel):

@@ -39,6 +39,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.units import pluralize
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, request_rows
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
@@ -155,7 +156,10 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         yield "unanswered", f"times are also of {unanswered} samples that had no answer, as JMeter counts them"
     if figures.rows[LogRowKind.AGGREGATE]:
         rows = figures.rows[LogRowKind.AGGREGATE]
-        yield "aggregated", f"{rows} rows stand for several requests each: they have no times"
+        yield (
+            "aggregated",
+            f"{pluralize(rows, 'row stands', 'rows stand')} for several requests each: they have no times",
+        )
     if not total.attempts:
         transactions = figures.rows[LogRowKind.TRANSACTION]
         what = f"all {transactions} rows are transactions" if transactions else "the file has no rows"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_p_value, format_percent
+from loadbook.core.units import format_p_value, format_percent, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
@@ -168,9 +168,9 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
         reference = study.repeated_treatment(name) or study.baseline
         p, effect, blocks = _compare_arms(study, records, measurements, name, reference)
         if p is None:
-            yield not_checked("aa_differs", f"{blocks} complete blocks, 5 are needed", treatment=name)
+            yield not_checked("aa_differs", f"{pluralize(blocks, 'complete block')}, 5 are needed", treatment=name)
         elif p < study.validity.aa_p:
-            evidence = f"p {format_p_value(p)}, {blocks} blocks"
+            evidence = f"p {format_p_value(p)}, {pluralize(blocks, 'block')}"
             observation = f"it differs from {reference} by {format_percent(effect)} ({evidence})"
             yield treatment_hit("aa_differs", "invalid", name, observation)
 

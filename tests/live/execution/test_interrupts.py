@@ -38,7 +38,10 @@ def test_interrupt_stops_the_load_and_records_the_trial_as_cancelled(lab, layout
     took = time.monotonic() - begun
     assert controller.returncode == 130, err
     assert "Traceback" not in err
-    assert "once more: without waiting" in err and "to resume with the next trial: loadbook run stopped --hosts" in err
+    assert (
+        "press Ctrl-C again to stop without waiting" in err
+        and "to resume with the next trial: loadbook run stopped --hosts" in err
+    )
     assert jobs_left(lab) == []
     cancelled(layout)
     record_property("seen", f"{sign.name}: exit 130 after {took:.1f} s, no load left, cancelled")

@@ -14,6 +14,7 @@ from loadbook.analyses.capacity.figure import ThroughputLatencyFigure
 from loadbook.analyses.capacity.page import CapacityPage
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP
+from loadbook.report.verdicts import level_header, verdict_table
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run, to_arrow, write_arrow
 from loadbook.study.rate_search import Bracket, RateSearch
@@ -76,6 +77,13 @@ def test_answer_says_how_much_more_load_within_which_objective(page: CapacityPag
     assert "sustains" in support and "less load" in support
 
 
+def test_column_of_capacities_has_their_name_and_unit(page: CapacityPage) -> None:
+    assert "capacity, 1/s" in [column.header for column in verdict_table(page.analysis, {}).columns]
+    assert level_header(replace(page.analysis, metric="latency", statistic="p99")) == "latency p99, ms"
+    assert level_header(replace(page.analysis, metric="requests", statistic="count")) == "requests count"
+    assert level_header(replace(page.analysis, metric="cpu_per_response")) == "CPU time per response, µs"
+
+
 def test_table_has_typical_capacity_its_range_and_cpu_time_of_every_treatment(page: CapacityPage) -> None:
     values = page.data.values("capacity_per_s")
     for name, row in zip(page.capacities, page.capacity_table().rows, strict=True):
@@ -106,7 +114,9 @@ def test_figure_is_legible_and_its_texts_name_every_treatment(page: CapacityPage
         page.analysis, page.objective, page.probes, page.capacities, page.data.values("capacity_per_s")
     )
     must_be_legible(figure.draw(), lambda text: True)
-    assert all(label in figure.caption for label in ("baseline 4", "twice the memory 4"))
+    rates = [f"{one.typical_per_s:,.0f}" for one in page.capacities.values()]
+    assert f" {rates[0]}/s with baseline, " in figure.caption
+    assert f" {rates[0]} with baseline, " in page.scope().text + page.answer().text
     assert f"20{NBSP}ms" in figure.help and str(len(page.probes)) in figure.alt_text
 
 

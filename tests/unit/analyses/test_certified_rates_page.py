@@ -107,7 +107,7 @@ def test_page_has_no_word_on_checks_of_comparisons(page: CertifiedRatesPage) -> 
 def test_figure_is_legible_and_names_every_rate(page: CertifiedRatesPage) -> None:
     figure = StartsFigure(page.analysis, page.objective, page.rates, page.values)
     must_be_legible(figure.draw(), lambda text: True)
-    assert "1 worker at 500/s 45 of 45" in figure.caption and f"20{NBSP}ms" in figure.help
+    assert "45 of 45 with 1 worker at 500/s" in figure.caption and f"20{NBSP}ms" in figure.help
 
 
 def test_study_that_certifies_nothing_is_refused(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ studdy = "x"
         ('[[entry]]\nstudy = "a"\nmore = 2\nblocks = 3', "entry.0.more (line 1)", "leave blocks and subset out"),
         ("name = 'x'", "entry", "is required"),
         ("entry = []", "entry", "empty list"),
-        ('entry = ["a"]', "entry.0", "valid dictionary"),
+        ('entry = ["a"]', "entry.0", "must be a table"),
         ('[[entry]]\nstudy = "~nobody-at-all/x.toml"', "entry.0.study (line 1)", "names a home that there is not"),
         ("[[entry]]\nstudy = 7", "entry.0.study (line 1)", "must be a name"),
         (

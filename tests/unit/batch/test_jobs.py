@@ -137,7 +137,7 @@ parameters = { metric = "ok", baseline = "zero" }
     assert "absent.toml is not there" in found["entry.3.hosts (line 10)"]
     assert "few.toml: the run cannot start: no host has the role 'driver'" in found["entry.3.hosts (line 10)"]
     assert "has no run yet" in found["entry.4.more (line 13)"]
-    assert "unknown parameter 'metrik' (did you mean 'metric'?)" in found["entry.5.parameters (line 16)"]
+    assert "unknown parameter 'metrik'; did you mean 'metric'?" in found["entry.5.parameters (line 16)"]
     assert "no treatment 'zero'" in found["entry.6.parameters.baseline (line 19)"]
 
 

@@ -64,6 +64,8 @@ def test_plan_prints_trials_time_disk_and_detectable_difference(loadbook):
     assert "38\u00a0s" in out
     assert "assumed, 2.5\u00a0% per trial, as nothing is recorded on these hosts yet" in out
     assert "4 blocks are too few for a test" in loadbook("plan", "aa", "--blocks", "4")[1]
+    assert "1 block is too few for a test" in loadbook("plan", "aa", "--blocks", "1")[1]
+    assert "smoke: without " not in out and "smoke: without " in loadbook("plan", "page-size-tps-smoke")[1]
     plan = json.loads(loadbook("plan", "aa", "--json")[1])
     assert len(plan["trials"]) == 16
     assert 0.03 < plan["estimate"]["detectable"] < 0.06

@@ -41,4 +41,5 @@ def test_interrupt_while_stderr_is_written_is_handled(monkeypatch, capfd, hearin
     monkeypatch.setattr(sys, "stderr", terminal)
     with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml"), "loadbook run aa"):
         print("block 1 of 6", file=sys.stderr, flush=True)
-    assert "interrupted: the load is ended" in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "interrupted: the load is ended and hosts are put back; press Ctrl-C again to stop without waiting" in err

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import loadbook
 from command_line import exit_code
+from loadbook.core.errors import UsageError
 from recorded_run import STUDY, copy_recorded_run
 
 
@@ -35,7 +37,7 @@ def test_misspelt_subcommand_lists_commands_by_similarity(typed):
 def test_missing_study_argument_suggests_the_studies_command(typed):
     code, _, err = typed("run")
     assert code == 2
-    assert "Missing argument 'STUDY'" in err
+    assert err.startswith("loadbook: run: missing argument 'STUDY'\n")
     assert err.endswith("next: loadbook studies has them all\n")
 
 
@@ -57,12 +59,55 @@ def test_report_without_a_run_lists_studies_with_runs(typed, study, following):
     code, _, err = typed("report", study)
     assert code == 2
     assert f"study '{study}' has no run" in err and f"next: {following}\n" in err
+    assert "did you mean" not in err
 
 
 def test_invalid_option_value_is_reported_with_an_example(typed):
     code, _, err = typed("new", "mine", "--service", "nginx", "--try", "open_file_cache=on")
     assert code == 2
-    assert "web.open_file_cache: must match" in err and "next: for example `max=1000 inactive=20s`" in err
+    assert "web.open_file_cache: must match" in err
+    assert "next: open_file_cache: for example `max=1000 inactive=20s`" in err
+
+
+def test_value_that_is_not_allowed_is_reported_with_those_that_are(typed):
+    _, _, err = typed("new", "mine", "--service", "nginx", "--try", "gzip=yes")
+    assert "web.gzip: must be on or off or unset, not 'yes'\n" in err
+    assert err.endswith("next: gzip may be: on, off, unset\n")
+
+
+def test_mistyped_variable_is_reported_with_the_similar_one_and_the_page_of_all(typed):
+    _, _, err = typed("new", "mine", "--service", "nginx", "--try", "gzipp=on")
+    assert err == "loadbook: no variable 'gzipp'; did you mean 'gzip'?\n  next: docs/services.md lists all variables\n"
+
+
+def test_study_without_runs_is_reported_with_the_similar_one_that_has_some(typed):
+    code, _, err = typed("verify", f"{STUDY}s")
+    assert code == 2
+    assert f"study '{STUDY}s' has no run under " in err and f"; did you mean '{STUDY}'?\n  next: " in err
+
+
+@pytest.mark.parametrize(
+    "words, message, following",
+    [
+        (["run", "aa", "--blcoks", "3"], "run: no option '--blcoks'; did you mean '--blocks'?", "loadbook run --help"),
+        (["run", "aa", "--zzz"], "run: no option '--zzz'", "loadbook run --help"),
+        (["lab", "upp"], "no command 'upp' of loadbook lab; did you mean 'up'?", "commands: up, "),
+        (
+            ["parse", "wrk", "gone"],
+            "parse: invalid value for 'PATH': Path",
+            "loadbook parse --help",
+        ),
+        (["compare", "a.csv"], "compare: ", "loadbook compare --help"),
+        (["run", "aa", "--blocks", "x"], "run: invalid value for '--blocks': 'x' is not", "loadbook run --help"),
+        (["--nosuch"], "no option '--nosuch'", "loadbook --help"),
+    ],
+)
+def test_mistakes_that_click_finds_are_reported_in_the_same_style(typed, tmp_path, words, message, following):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    code, out, err = typed(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"loadbook: {message}") and f"\n  next: {following}" in err
+    assert "Usage" not in err and "Error" not in err and err.count("\n") == 2
 
 
 def test_run_with_missing_hosts_file_starts_nothing(typed, tmp_path):
@@ -115,7 +160,7 @@ def test_unknown_study_is_an_error_with_the_most_similar_name(typed):
 def test_misspelt_command_suggests_the_most_similar_one(typed):
     code, _, err = typed("rn", "x")
     assert code == 2
-    assert "next: did you mean run? commands: run, " in err
+    assert "no command 'rn'; did you mean 'run'?\n  next: commands: run, " in err
 
 
 @pytest.mark.parametrize("chain", [["driver=nginx"], ["nginx", "web=haproxy"], ["Web=nginx"], ["my-web=nginx"]])
@@ -143,3 +188,8 @@ def test_shell_completes_commands_and_studies(typed, monkeypatch):
         code, out, _ = typed()
         assert code == 0
         assert {line.partition(",")[2] for line in out.splitlines()} == expected
+
+
+def test_page_of_a_mistyped_study_suggests_the_similar_one_with_a_run(typed):
+    with pytest.raises(UsageError, match=f"study 'x{STUDY}' has no run under .*; did you mean '{STUDY}'"):
+        loadbook.effects_page(f"x{STUDY}")

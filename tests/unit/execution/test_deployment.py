@@ -174,3 +174,6 @@ def test_deployment_names_the_role_with_too_few_hosts() -> None:
         check_roles(plan, inventory(w2=["other"], idle=["other"], lb=["other"]))
     said = [problem.split(" (")[0] for problem in refused.value.problems]
     assert said == ["no host has the role 'balancer'", "1 host has the role 'web', 2 are needed"]
+    with pytest.raises(PreflightError) as caught:
+        check_roles(plan, inventory(w2=["other"], lb=["balncer"]))
+    assert "no host has the role 'balancer' (host lb has 'balncer'; did you mean 'balancer'?)" in caught.value.message

@@ -117,10 +117,22 @@ def test_replay_refuses_another_configuration_or_load(layout, hosts):
 
 
 def test_replay_reports_missing_recordings_before_the_run(layout, hosts):
+    said = []
     with pytest.raises(UsageError, match=r"does not hold:\n  t0033: \S+ in block 9\n"):
-        run_study(layout, STUDY, hosts, blocks=9, new=True)
+        run_study(layout, STUDY, hosts, blocks=9, new=True, on_event=said.append)
+    assert [event.message for event in said] == []
     with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
         run_study(layout, STUDY, hosts, subset="all", new=True)
+
+
+def test_run_is_announced_after_every_check_and_before_its_folder_is_there(layout, hosts):
+    said = []
+    run = run_study(
+        layout, STUDY, hosts, blocks=1, new=True, on_event=lambda event: said.append((event, layout.runs(STUDY)))
+    )
+    ((number, there),) = [(k, there) for k, (event, there) in enumerate(said) if event.run]
+    assert said[number][0].message.startswith(f"new run {run}: 4 trials") and run not in there
+    assert said[number - 1][0].message.startswith("checking ")
 
 
 def test_replays_of_two_studies_started_in_one_second_do_not_collide(layout, hosts, monkeypatch):

@@ -9,7 +9,7 @@ from loadbook.execution.select import RunRequest, add_blocks, new_run_id, select
 from loadbook.execution.session import run_study
 from loadbook.store.ledger import Ledger, is_run_complete
 from loadbook.study.limits import StoppingRule
-from loadbook.study.plan import make_plan
+from loadbook.study.plan import make_plan, parse_plan
 from loadbook.study.reader import find_study
 from recorded_run import FIXTURE, STUDY, copy_recorded_run, run_of
 
@@ -42,6 +42,15 @@ def test_new_run_is_started_after_a_complete_one(layout, study):
     assert chosen.message.startswith(f"new run {chosen.run}: 8 trials in 2 blocks of 4")
     with pytest.raises(UsageError, match="is complete"):
         select_run(layout, study, RunRequest(resume=run))
+
+
+def test_smoke_variant_names_the_treatments_that_it_leaves_out(layout):
+    whole = find_study(layout.studies, "nginx-directives")
+    chosen = select_run(layout, find_study(layout.studies, "nginx-directives-smoke"), RunRequest())
+    left_out = [name for name in whole.treatments_in() if name not in chosen.plan.treatments]
+    assert left_out and f"; smoke: without {left_out[0]}, " in chosen.message
+    assert parse_plan(chosen.plan.to_json(), "plan.json") == chosen.plan
+    assert "left_out" not in select_run(layout, whole, RunRequest()).plan.to_json()
 
 
 def test_unfinished_run_is_resumed_with_its_own_plan(layout, study, unfinished):

@@ -176,7 +176,7 @@ def test_slowness_is_measured_against_the_trials_that_count(run):
 @pytest.mark.parametrize(
     ("ask", "wrong", "first"),
     [
-        (lambda r: lb.load("recordd"), "no recorded study 'recordd'", "recorded: recorded"),
+        (lambda r: lb.load("recordd"), "no recorded study 'recordd'; did you mean 'recorded'?", "recorded: recorded"),
         (lambda r: lb.load(STUDY, "20261121-014527"), "no run '20261121-014527'", "runs: 20261121-014528"),
         (lambda r: r.compare("latency p98"), "no metric 'latency p98'", "measured there: latency p9"),
         (lambda r: r.compare("ok"), None, None),

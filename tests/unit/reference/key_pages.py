@@ -40,6 +40,7 @@ PATTERNS = {
     r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$": "user name",
     r"^[\x20-\x7e]*$": "printable text",
     r"^/[!-~]*$": "path without blanks",
+    r"^all|[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$": "CPU numbers",
 }
 LEVEL = ["string", "integer", "number", "boolean"]
 NAME = "A **name** is letters, digits, `.`, `_` and `-`, at most 63 of them."

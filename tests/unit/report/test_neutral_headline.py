@@ -58,6 +58,7 @@ def test_every_output_has_the_neutral_headline_if_a_harness_check_gives_doubt(do
     cell = index.find("td", attrs={"data-name": "Verdict"})
     assert neutral in cell.text and "is faster" not in cell.text
     assert cell.span["class"] == ["v", "v-invalid"]
+    assert cell.span.text.strip() == ("✕" if page.analysis.is_void else "!")  # as in the legend of the index
 
 
 def test_gate_says_the_first_sentences_of_the_page_if_a_harness_check_gives_doubt(doubtful):

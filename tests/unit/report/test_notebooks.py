@@ -31,6 +31,6 @@ def test_link_to_a_notebook_elsewhere_is_refused(layout, tmp_path):
 
 @pytest.mark.fault(47)
 def test_unknown_parameter_is_refused_before_a_kernel_starts(layout, tmp_path):
-    with pytest.raises(UsageError, match=r"unknown parameter 'studdy' \(did you mean 'study'\?\)"):
+    with pytest.raises(UsageError, match=r"unknown parameter 'studdy'; did you mean 'study'\?"):
         notebooks.execute_notebook(layout, "config_effects", {"studdy": "x"}, tmp_path / "o.ipynb")
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from loadbook.core.errors import UsageError
 from loadbook.report import checks
 from loadbook.report.html import forbidden_content
 from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
+from loadbook.report.page import scope_parts
 from loadbook.report.sections import ValidityMessage
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -36,6 +37,12 @@ def test_page_states_scope_and_answer(usual):
     assert len(usual.answer().text.splitlines()[0]) <= 90
 
 
+def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):
+    smoke = replace(usual.data, plan={**usual.data.plan, "left_out": ["large", "largest"]})
+    assert scope_parts(smoke, 0.02)[-1] == "smoke: without large, largest"
+    assert not [part for part in scope_parts(usual.data, 0.02) if "smoke" in part]
+
+
 def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
     claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
     page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
@@ -46,7 +53,7 @@ def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
 def test_page_lists_the_harness_checks(usual):
     cells = usual.trust().text.splitlines()
     assert cells[0].startswith("✓ A/A arm passed: ")
-    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
+    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, measured −")
     assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
     assert cells[3].startswith("! 1 doubt")
     assert 'href="#doubts"' in usual.trust().html

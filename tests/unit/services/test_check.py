@@ -138,12 +138,33 @@ def test_study_check_reports_every_problem_at_once() -> None:
         "factors.sendfil",
     }
     assert "did you mean 'sendfile'?" in problems["factors.sendfil"]
-    assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset (is '80;} server {')"
+    assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset, not '80;} server {'"
 
 
 def test_unknown_service_is_reported() -> None:
     of = study(roles={"driver": {}, "web": {"service": "ngnix"}})
     assert found(of) == {"roles.web.service": "no service 'ngnix'; did you mean 'nginx'?"}
+
+
+@pytest.mark.parametrize(
+    "key, value, path",
+    [
+        ("vars", {"page_bytes": "5s"}, "roles.web.vars.page_bytes"),
+        ("service", "ngnix", "roles.web.service"),
+        ("mode", "system", "roles.web.mode"),
+    ],
+)
+def test_mistake_of_a_role_is_not_repeated_for_its_variants(key: str, value: object, path: str) -> None:
+    service = "go-app" if key == "mode" else "nginx"
+    web = {"service": service, key: value, "variants": {"one": {}, "two": {"cpus": "0"}}}
+    of = study(roles={"driver": {}, "web": web}, factors={}, treatments={"base": {}})
+    assert list(found(of)) == [path]
+
+
+def test_mistake_of_a_variant_is_reported_at_the_variant() -> None:
+    variants = {"one": {"vars": {"page_bytes": "5s"}}, "two": {"service": "ngnix"}}
+    problems = found(study(roles={"driver": {}, "web": {"service": "nginx", "variants": variants}}))
+    assert list(problems) == ["roles.web.variants.one.vars.page_bytes", "roles.web.variants.two.service"]
 
 
 def test_factor_without_a_service_is_reported() -> None:

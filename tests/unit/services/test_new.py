@@ -94,7 +94,7 @@ def test_new_study_with_two_roles_puts_one_in_front_of_the_other(home, monkeypat
     [
         (["--service", "nginx"], "nothing is compared"),
         (["--service", "nginx", "--try", "gzip"], "sets nothing"),
-        (["--service", "nginx", "--try", "gzp=on"], "variables: gzip, "),
+        (["--service", "nginx", "--try", "gzp=on"], "did you mean 'gzip'?"),
         (["--service", "nginx", "--try", "gzip=maybe"], "web.gzip: must be on or off or unset"),
         (["--service", "nginx", "--try", "wb.gzip=on"], "roles: web"),
         (["--service", "nginx", "--try", "gzip=on", "--set", "gzip=on"], "web.gzip is on already"),

@@ -133,7 +133,7 @@ def test_service_value_errors_are_reported_together_with_suggestions() -> None:
         render(NGINX, {"tcp_nopuhs": "on", "gzip": "maybe", "worker_connections": 3}, PLACE)
     assert [p.path for p in caught.value.problems] == ["vars.tcp_nopuhs", "vars.gzip", "vars.worker_connections"]
     assert "did you mean 'tcp_nopush'?" in caught.value.message
-    assert "must be on or off or unset (is 'maybe')" in caught.value.message
+    assert "must be on or off or unset, not 'maybe'" in caught.value.message
 
 
 def test_rendered_configuration_hash_is_stable_and_its_id_unique() -> None:

@@ -35,8 +35,14 @@ def test_study_in_use_is_refused_with_the_process_that_uses_it(tmp_path, clock):
     with hold_study_lock(tmp_path / "study"):
         clock.turn(120)
         said = rf"is in use by process {os.getpid()} of .* started 2\smin ago"
-        with pytest.raises(UsageError, match=said), hold_study_lock(tmp_path / "study"):
+        with pytest.raises(UsageError, match=said) as refused, hold_study_lock(tmp_path / "study"):
             pass
+        assert refused.value.hint == f"wait for its end, or end it: kill {os.getpid()}"
+        lock = tmp_path / "study" / ".lock"
+        lock.write_text(json.dumps(json.loads(lock.read_bytes()) | {"host": "lab"}))
+        with pytest.raises(UsageError) as refused, hold_study_lock(tmp_path / "study"):
+            pass
+        assert refused.value.hint == f"wait for its end, or end it on lab: kill {os.getpid()}"
     assert (tmp_path / "study" / ".lock").read_bytes() == b""
 
 

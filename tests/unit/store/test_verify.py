@@ -108,5 +108,5 @@ def test_files_of_a_run_are_compared_with_their_checksums_after_traces_were_adde
 
 def test_verify_of_a_missing_run_is_an_error(layout, monkeypatch, capsys):
     assert exit_code(monkeypatch, "verify", "nosuch") == 2
-    assert "no run of 'nosuch'" in capsys.readouterr().err
+    assert "study 'nosuch' has no run under" in capsys.readouterr().err
     assert exit_code(monkeypatch, "verify", "--run", "latest") == 2

@@ -123,7 +123,7 @@ def test_study_that_certifies_rates_may_set_them_and_has_enough_starts_for_one_m
 @pytest.mark.parametrize(
     ("lines", "path", "message"),
     [
-        ({"capacity": "certified_share = 1.0"}, "capacity.certified_share", "less than or equal to 0.99"),
+        ({"capacity": "certified_share = 1.0"}, "capacity.certified_share", "at most 0.99"),
         ({"capacity": CERTIFY, "top": 'metric = "capacity_per_s"'}, "metric", "is objective_time"),
         ({"capacity": CERTIFY, "top": "stopping = { rule = 'always-valid' }"}, "stopping", "fixed number"),
         ({"capacity": CERTIFY, "load": 'arrivals = "users"'}, "workload.arrivals", "users slow down"),

@@ -51,7 +51,7 @@ def test_ci_policy_of_a_treatment_overrides_the_general_one(read) -> None:
         ('[ci]\nundecided = "fail"\n[ci.metrics.latncy]', "ci.metrics.latncy", "did you mean 'latency'?"),
         ('[ci]\nundecided = "fail"\n[ci.metrics.ok_per_s]', "ci.metrics.ok_per_s", "is the study's own"),
         ('[ci]\nundecided = "fail"\n[ci.metrics.duration]', "ci.metrics.duration", "neither more nor less"),
-        ('[ci]\nundecided = "fail"\n[ci.metrics."latency p_99"]', 'ci.metrics."latency p_99"', "must match"),
+        ('[ci]\nundecided = "fail"\n[ci.metrics."latency p_99"]', 'ci.metrics."latency p_99"', "must be a metric"),
         (
             '[ci]\nundecided = "fail"\nmin_effect = 0.1\n[ci.treatments.one]\nmax_effect = 0.05',
             "ci",

@@ -51,7 +51,7 @@ def test_always_valid_rule_allows_analyses_from_the_fifth_block_on(read):
         ('rule = "looks"\nlooks = [5, 10, 15, 20, 25, 30]', "stopping", "(6 given)"),
         ('rule = "looks"\nlooks = [10, 20, 40]', "stopping", "[10, 20, 30] instead of [10, 20, 40]"),
         ('rule = "looks"\nlooks = [20, 10]', "stopping", "[20, 40] instead of [20, 10]"),
-        ('rule = "looks"\nlooks = [4, 8]', "stopping.looks.0", "greater than or equal to 5"),
+        ('rule = "looks"\nlooks = [4, 8]', "stopping.looks.0", "at least 5"),
         ('rule = "looks"\nlooks = "often"', "stopping.looks", "list"),
         ("looks = [10, 20]", "stopping", "looks go with rule = \"looks\", not with 'fixed'"),
         ('rule = "sometimes"', "stopping.rule", "'fixed', 'looks' or 'always-valid'"),
@@ -68,7 +68,7 @@ def test_blocks_that_differ_from_the_last_look_are_refused(read):
     with pytest.raises(StudyError) as refused:
         read('[stopping]\nrule = "looks"\nlooks = [10, 20]', top="blocks = 12\n")
     assert {p.path: p.message for p in refused.value.problems} == {
-        "blocks": "must be 20, the last of stopping.looks, or be left out (is 12)"
+        "blocks": "must be 20, the last of stopping.looks, or be left out, not 12"
     }
 
 

@@ -52,7 +52,7 @@ def read(folder: Path, more: str) -> Claim:
         ('kind = "slope"\nslope = [-1, 0]', CLAIM_PATH, "kind = 'slope' needs one of factors"),
         ('kind = "slope"\nfactors = ["size"]', CLAIM_PATH, "kind = 'slope' needs slope"),
         ('kind = "slope"\nfactors = ["size"]\nslope = [0, -1]', CLAIM_PATH, "the lower number first"),
-        ('kind = "bets"', f"{CLAIM_PATH}.kind", "Input should be 'better'"),
+        ('kind = "bets"', f"{CLAIM_PATH}.kind", "must be 'better'"),
         ('kind = "best"\namong = ["large", "lagre"]', f"{CLAIM_PATH}.among.1", "did you mean 'large'?"),
         ('kind = "equivalent"\nfurther = [["large", "basse"]]', f"{CLAIM_PATH}.further.0.1", "did you mean 'base'?"),
         ('kind = "interaction"\nfactors = ["size", "nopsh"]', f"{CLAIM_PATH}.factors.1", "no factor 'nopsh'"),

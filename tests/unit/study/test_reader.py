@@ -77,7 +77,7 @@ def test_studies_of_the_project_and_their_smoke_variants_are_valid(path: Path) -
     assert set(short.treatments_in()) <= set(short.treatments)
 
 
-def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
+def test_study_with_five_errors_reports_five_key_paths_and_no_consequences_of_them(tmp_path: Path) -> None:
     text = VALID.replace('baseline = "base"', 'baseline = "bsae"\nmetric = "ok_per_second"')
     text = text.replace("[workload]", '[workload]\nduration = 3\ntarget = "wbe"')
     text = text.replace('tcp_nopush = "on"', 'tcp_nopush = "of"')
@@ -87,8 +87,6 @@ def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
         "workload.duration": "unknown key; did you mean 'duration_s'?",
         "workload.target": "no role 'wbe'; did you mean 'web'?",
         "treatments.nopush.set.tcp_nopush": "'of' is not one of its levels ['unset', 'on']",
-        "treatments.again.check": "an A/A arm repeats the baseline: same_as = the baseline, and nothing set",
-        "subsets.default": "lacks the baseline 'bsae'",
     }
 
 
@@ -98,9 +96,9 @@ def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
         ('tool = "wrk"', "", "workload.tool", "is required"),
         ('tool = "wrk"', 'tool = "wrk"\nmodel = "open"', "workload", "needs rate_per_s"),
         ('tool = "wrk"', 'tool = "wrk"\nrate_per_s = inf\nmodel = "open"', "workload.rate_per_s", "finite"),
-        ('tool = "wrk"', 'tool = "wrk"\nduration_s = -1', "workload.duration_s", "greater than 0 (is -1)"),
-        ('tool = "wrk"', 'tool = "wrk"\npath = "/a b"', "workload.path", "must match"),
-        ('name = "x"', 'name = "../x"', "name", "must match"),
+        ('tool = "wrk"', 'tool = "wrk"\nduration_s = -1', "workload.duration_s", "must be greater than 0, not -1"),
+        ('tool = "wrk"', 'tool = "wrk"\npath = "/a b"', "workload.path", "must be a path that begins with /"),
+        ('name = "x"', 'name = "../x"', "name", "must be a name of letters"),
         ('name = "x"', 'name = "x"\nblcoks = 3', "blcoks", "did you mean 'blocks'?"),
         ('name = "x"', 'name = "x"\nsubset = "al"', "subset", "did you mean 'all'?"),
         ('name = "x"', 'name = "x"\nslices = 0.1', "slices", "must be a list: [0.1]"),
@@ -114,14 +112,14 @@ def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
         ('vars = { tcp_nopush = "unset" }', 'vars = { tcp_nopush = "x" }', "factors.tcp_nopush.levels", "lacks 'x'"),
         ('service = "nginx"', 'external = "lb:80"', "roles.web", "measured, not configured"),
         ('service = "nginx"\nvars = { tcp_nopush = "unset" }', "", "roles.web", "needs a service or an external"),
-        ('service = "nginx"', 'service = "nginx"\nexternal = "a b"', "roles.web.external", "must match"),
+        ('service = "nginx"', 'service = "nginx"\nexternal = "a b"', "roles.web.external", "must be a host and a port"),
         (
             "[factors.tcp_nopush]",
             '[factors.tcp_nopush]\nrole = "wbe"',
             "factors.tcp_nopush.role",
             "did you mean 'web'?",
         ),
-        ('"unset", "on"]', '"unset"]', "factors.tcp_nopush.levels", "at least 2"),
+        ('"unset", "on"]', '"unset"]', "factors.tcp_nopush.levels", "must have 2 or more entries, not 1"),
         ('same_as = "base"', 'same_as = "nopush"', "treatments.again.check", "repeats the baseline"),
         ('same_as = "base"', 'same_as = "again"', "treatments.again.same_as", "no other treatment"),
         ('check = "aa"', 'check = "control"', "treatments.again.expect", "the sign that is known"),
@@ -156,7 +154,7 @@ def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
         ),
         ("value = 2.0", "vale = 2.0", "published.claims.0.vale", "did you mean 'value'?"),
         ("value = 2.0", "value = nan", "published.claims.0.value", "finite"),
-        ("value = 2.0", "value = 1979-05-27", "published.claims.0.value", "valid number"),
+        ("value = 2.0", "value = 1979-05-27", "published.claims.0.value", "must be a number"),
     ],
 )
 def test_study_error_has_key_path_and_reason(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:

@@ -93,7 +93,7 @@ class ThroughputLatencyFigure(base.ReportFigure):
     @property
     def caption(self) -> str:
         """The rates that the treatments sustain within the objective."""
-        names = [f"{self.names[name]} {self.capacities[name].typical_per_s:,.0f}/s" for name in self.rows]
+        names = [f"{self.capacities[name].typical_per_s:,.0f}/s with {self.names[name]}" for name in self.rows]
         rest = f" {self.left_out} more are in the table." if self.left_out else ""
         return f"{self.objective.share_text} are answered in time up to: {', '.join(names)}.{rest}"
 

@@ -57,7 +57,8 @@ class CapacityPage(EffectsPage):
     def rates_sentence(self) -> str:
         """Return the sentence on the typical capacity of each treatment, within which objective, of which arrivals."""
         rates = [
-            f"{self.labels.get(name, name)} {capacity.typical_per_s:,.0f}" for name, capacity in self.capacities.items()
+            f"{capacity.typical_per_s:,.0f} with {self.labels.get(name, name)}"
+            for name, capacity in self.capacities.items()
         ]
         arrivals = self.data.study.workload.arrivals
         if not rates:

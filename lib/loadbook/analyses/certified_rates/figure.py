@@ -72,7 +72,7 @@ class StartsFigure(base.ReportFigure):
     @property
     def caption(self) -> str:
         """The number of starts of each treatment that met the objective."""
-        parts = [f"{one.text(self.names)} {one.starts.met} of {one.starts.made}" for one in self.rates.values()]
+        parts = [f"{one.starts.met} of {one.starts.made} with {one.text(self.names)}" for one in self.rates.values()]
         return f"Starts that met the objective: {', '.join(parts)}."
 
     @property

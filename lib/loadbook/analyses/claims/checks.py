@@ -18,7 +18,7 @@ from scipy.stats import binomtest, fisher_exact, theilslopes
 
 from loadbook.analyses.claims import compute
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
-from loadbook.core.units import NBSP, format_p_value, format_percent, shorten_list
+from loadbook.core.units import NBSP, format_p_value, format_percent, pluralize, shorten_list
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_caption
@@ -277,7 +277,7 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
         low = high = float(rows["peak"].max())
     bounds = " to ".join(dict.fromkeys(compute.usage_value_text(claim, bound) for bound in (low, high)))
     at_most, trials = "at most " if claim.resource == "memory" else "", int(rows["trials"].max())
-    sentence = f"{label}: the {claim.role} used {at_most}{bounds} of its {noun}, {trials} trials."
+    sentence = f"{label}: the {claim.role} used {at_most}{bounds} of its {noun}, {pluralize(trials, 'trial')}."
     short = compute.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
     if claim.used[0] <= low and high <= claim.used[1]:
         return ClaimFinding("holds", sentence, short_evidence=short)
@@ -426,7 +426,7 @@ def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
     if len(about) < len(forecasts):
         return "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
     most = max(about, default=0)
-    return f"About {most} more block{'' if most == 1 else 's'} would decide." if most else ""
+    return f"About {pluralize(most, 'more block')} would decide." if most else ""
 
 
 def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -> str:
@@ -435,13 +435,14 @@ def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -
     cost = "the cost per byte rules, bytes per second hardly change" if slope < -0.9 else "both costs count"
     if slope > -0.1:
         cost = "the cost per request rules, the size hardly matters"
-    text = f"log-log slope {number_text(slope)} (90{NBSP}% interval {low} to {high}), {points} sizes, {blocks} blocks"
+    text = f"log-log slope {number_text(slope)} (90{NBSP}% interval {low} to {high}), {points} sizes"
+    text += f", {pluralize(blocks, 'block')}"
     return f"{text}: {cost}."
 
 
 def too_few_blocks_sentence(blocks: int) -> str:
     """Return the sentence that there are too few complete blocks."""
-    return f"Only {blocks} complete block{'' if blocks == 1 else 's'}, {MIN_BLOCKS} are needed."
+    return f"Only {pluralize(blocks, 'complete block')}, {MIN_BLOCKS} are needed."
 
 
 def error_trials_sentence(
@@ -470,7 +471,7 @@ def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> 
     more = next((blocks - blocks_run for blocks in numbers if decides(blocks)), None)
     if more is None:
         return "At these shares more blocks would not decide (over 60)."
-    return f"At these shares about {more} more block{'' if more == 1 else 's'} would decide."
+    return f"At these shares about {pluralize(more, 'more block')} would decide."
 
 
 def joined_names(labels: Iterable[str]) -> str:

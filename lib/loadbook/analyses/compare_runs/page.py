@@ -25,7 +25,7 @@ from loadbook.report.blocks import (
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
 from loadbook.report.checks import HarnessCheck
 from loadbook.report.nodes import DASH, Break, Column, Group, HtmlOnly, Node, Picture, Strong, Table
-from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
+from loadbook.report.verdicts import VerdictLine, level_header, verdict_list
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, VerdictKind
 from loadbook.stats.text import confidence_text, margin_text, row_texts
@@ -197,7 +197,7 @@ class ComparePage:
         if reason := self.levels_refusal():
             return note_block(reason)
         older, newer = ({row.treatment: row for row in a.rows} for a in (self.result.older, self.result.newer))
-        head = LEVEL_HEADERS.get(self.result.newer.metric, self.result.newer.metric)
+        head = level_header(self.result.newer)
         columns = [Column("Treatment"), Column(f"Older run, {head}", True), Column(f"Newer run, {head}", True)]
         rows = []
         for name in (name for name in dict.fromkeys([*newer, *older]) if name not in self.changed_treatments):

@@ -12,7 +12,7 @@ from loadbook.analyses.factorial.compute import (
     FactorLabels,
     one_factor_at_a_time_trials,
 )
-from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
+from loadbook.core.units import NBSP, format_percent, format_percent_range, pluralize, shorten_list
 from loadbook.stats.headline import headline as first_line
 from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline
 from loadbook.stats.results import VerdictKind
@@ -149,7 +149,7 @@ def higher_order_sentence(result: FactorialAnalysis) -> str:
     if not number:
         return "Whether three factors act together cannot be seen in so few combinations."
     if not significant:
-        effects = f"{number} such effect{'' if number == 1 else 's'}"
+        effects = pluralize(number, "such effect")
         return f"No three factors are shown to act together ({effects} looked at)."
     names = "; ".join(shorten_list(significant, MAX_NAMED))
     return f"Three or more factors act together ({names}): single effects and pairs are averages over that."

@@ -19,6 +19,7 @@ from loadbook.core.units import (
     format_percent,
     format_percent_range,
     join_words,
+    pluralize,
     shorten_list,
     utc_text,
 )
@@ -264,7 +265,7 @@ def _with_alarm(
     if alarm is None:
         present = "there is none" if not past else f"there {'is' if len(past) == 1 else 'are'} {len(past)}"
         more = levels.MIN_PAST_RUNS - len(past)
-        enough = f"{more} more run{'' if more == 1 else 's'} will do"
+        enough = f"{pluralize(more, 'more run')} will do"
         reason = f"it takes {levels.MIN_PAST_RUNS} earlier runs of its level, hosts and question; {present}, {enough}"
         return replace(series, no_alarm_reason=reason)
     if not alarm.raised:
@@ -315,7 +316,7 @@ def headline(history: StudyHistory) -> str:
     """Return the answer in one sentence: whether the newest run is worse than earlier ones, which effects changed."""
     if history.included_runs < 2:
         verb = "counts" if history.included_runs == 1 else "count"
-        return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
+        return f"{pluralize(history.included_runs, 'run')} that {verb}: there is no history yet."
     if history.alarms:
         labels = [series.label for series in history.alarms]
         return f"The newest run is worse than its past: {join_words(shorten_list(labels, MAX_NAMES))}."
@@ -341,11 +342,6 @@ def supporting_text(history: StudyHistory) -> str:
     )
 
 
-def run_count_text(number: int) -> str:
-    """Return "1 run" or "12 runs"."""
-    return f"{number:,} run{'' if number == 1 else 's'}"
-
-
 def series_sentence(series: EffectSeries) -> str:
     """Return sentences on one treatment: its level and since when, its changes, and the alarm for the newest run."""
     return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
@@ -357,7 +353,7 @@ def level_sentence(series: EffectSeries) -> str:
     if segment is None:
         return "no run of it counts."
     since, number = date_text(series.points[segment.indices[0]].started), len(segment.indices)
-    runs_text = f"{run_count_text(number)} since {since}" if number > 1 else f"one run, {since}"
+    runs_text = f"{pluralize(number, 'run')} since {since}" if number > 1 else f"one run, {since}"
     return f"stands at {level_text(segment)}, {runs_text}{_hosts_text(series, segment)}."
 
 
@@ -388,7 +384,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
         sentences.append(
             f"Changed by {format_percent(change, 1)}{_hosts_text(series, segment)} with the run of "
             f"{date_text(series.points[segment.indices[0]].started)}: before, {format_percent(before.effect, 1)} "
-            f"({run_count_text(len(before.indices))})."
+            f"({pluralize(len(before.indices), 'run')})."
         )
     return sentences
 
@@ -399,7 +395,7 @@ def alarm_sentence(series: EffectSeries) -> str:
     if alarm is None:
         return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
     effect, limit = format_percent(alarm.effect, 1), format_percent(alarm.limit, 1)
-    past_text = f"its {run_count_text(alarm.past_runs)} before it"
+    past_text = f"its {pluralize(alarm.past_runs, 'run')} before it"
     if alarm.raised:
         return f"ALARM: the newest run gives {effect}, and {past_text} let expect {limit} at worst."
     power = format_percent(alarm.power, 0, signed=False)

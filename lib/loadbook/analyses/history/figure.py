@@ -337,7 +337,7 @@ class HistoryFigure(base.ReportFigure):
         series = [f"{one.label} {compute.series_sentence(one)}" for one in self.history.series]
         days = [compute.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
-        head = f"Effects of {compute.run_count_text(len(self.dates.places))} by date."
+        head = f"Effects of {pluralize(len(self.dates.places), 'run')} by date."
         return " ".join([head, self.caption, *series, *changes])
 
 

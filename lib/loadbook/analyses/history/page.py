@@ -8,7 +8,7 @@ from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, utc_text
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, pluralize, utc_text
 from loadbook.report import checks, palette
 from loadbook.report.blocks import DONE_MIME, Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
@@ -49,7 +49,7 @@ class HistoryPage:
         if len(hosts) > 1:
             hosts = [f"{compute.host_set_letter(number)}: {name}" for number, name in enumerate(hosts)]
         parts = [
-            f"HISTORY of {compute.run_count_text(len(history.runs))}, {history.included_runs} of which count",
+            f"HISTORY of {pluralize(len(history.runs), 'run')}, {history.included_runs} of which count",
             " to ".join(dates),
             f"change in {get_metric(history.metric).name} against the baseline",
             f"margin ±{margin_text(history.margin)}",

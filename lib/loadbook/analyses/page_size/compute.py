@@ -26,6 +26,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 from scipy.stats import t
 
+from loadbook.core.units import pluralize
 from loadbook.stats import errors, saturation
 from loadbook.stats.comparability import usable_mask
 from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
@@ -140,7 +141,7 @@ def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.9
     )
     table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with only one size compares nothing
     if len(table) < MIN_BLOCKS:
-        return f"only {len(table)} blocks have two sizes, {MIN_BLOCKS} are needed"
+        return f"only {pluralize(len(table), 'block has', 'blocks have')} two sizes, {MIN_BLOCKS} are needed"
     sizes = np.array(list(usable), float)
     means, parts = _size_means(table), np.array([_size_means(np.delete(table, k, axis=0)) for k in range(len(table))])
     logs = _fit_costs(sizes, means)

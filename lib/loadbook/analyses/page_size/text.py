@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from loadbook.analyses.page_size.compute import Estimate, PageSizeResult, TwoRegimeCurve
-from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
+from loadbook.core.units import NBSP, decimals_for_half_width, format_percent, pluralize
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import margin_text
@@ -63,7 +63,7 @@ def curve_sentence(curve: TwoRegimeCurve | str) -> str:
     if isinstance(curve, str):
         return f": no curve: {curve}."
     sizes, (low_b, high_b) = curve.sizes_b, curve.knee_b.interval
-    evidence = f"{curve.blocks} blocks.{misfit_sentence(curve)}"
+    evidence = f"{pluralize(curve.blocks, 'block')}.{misfit_sentence(curve)}"
     if curve.visible_regime == "request":
         least, last = size_text(min(low_b, sizes[-1])), size_text(sizes[-1])
         return (
