@@ -48,6 +48,7 @@ def _pytest(*arguments: str, workers: int, by: str = "loadfile") -> list[str]:
 CPUS = min(len(os.sched_getaffinity(0)), 8)
 FAULTS = ["--timeout", "3600", "--faults", ".cache/faults.json"]
 TIMING = "tests/live/timing"
+NO_ROOT = "fault and not root"
 NOT_IN_LIVE = [f"--ignore=tests/live/{folder}" for folder in ("smoke", "timing", "long")]
 PHASES = {
     "quick": [
@@ -73,10 +74,11 @@ PHASES = {
         Phase({"tests/live/long": _pytest("tests/live/long", "-m", "not fault", "--timeout", "3600", workers=1)}),
     ],
     "faults": [
-        Phase({"faults": _pytest(*FAULTS, "tests", f"--ignore={TIMING}", "-m", "fault and not root", workers=3)}),
-        Phase({"faults in time": _pytest(*FAULTS, TIMING, "-m", "fault and not root", workers=1)}),
+        Phase({"faults, tests/unit": _pytest(*FAULTS, "tests/unit", "-m", "fault", workers=CPUS)}),
+        Phase({"faults": _pytest(*FAULTS, "tests/live", f"--ignore={TIMING}", "-m", NO_ROOT, workers=3)}),
+        Phase({"faults in time": _pytest(*FAULTS, TIMING, "-m", NO_ROOT, workers=1)}),
     ],
-    "faults-root": [Phase({"faults": _pytest(*FAULTS, "tests", "-m", "fault and root", workers=1)})],
+    "faults-root": [Phase({"faults": _pytest(*FAULTS, "tests/live", "-m", "fault and root", workers=1)})],
 }
 
 

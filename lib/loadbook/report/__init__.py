@@ -10,6 +10,8 @@
 - `ci`: the result of a run by its study's CI policy (`[ci]`), as JSON and JUnit XML
 - `prices`: prices of treatments, per rate and per million requests
 - `parameters`: parameters of notebooks, checked by name and type
+- `ipynb`: notebook files
+- `engine`: papermill's engine, extended
 - `notebooks`: execution of notebooks
 - `html`: export of an executed notebook as one HTML file or as Markdown; summaries and links between pages
 - `page`: the blocks that all pages of a run share

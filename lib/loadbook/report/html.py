@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from loadbook.core.errors import DataError, ReportError
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
+from loadbook.report.ipynb import import_nbformat, read_notebook
 from loadbook.report.nodes import clean
 from loadbook.report.palette import TEMPLATES_DIR, notebook_style, page_stylesheet
 from loadbook.store.atomic import write_atomic
@@ -54,9 +55,7 @@ def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs 
     ------
     ReportError : the page has active or external content, or is larger than 3 MB; `out` stays unchanged.
     """
-    import nbformat
-
-    page = to_html(nbformat.read(notebook, as_version=4), title, breadcrumbs)
+    page = to_html(read_notebook(notebook), title, breadcrumbs)
     if contents := forbidden_content(page):
         raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(contents[:5])}")
     data = page.encode()
@@ -73,6 +72,7 @@ def fill_template(template: str, **values: Any) -> Markup:
 
 def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
     """Return an executed notebook as an HTML page; the same notebook always gives the same bytes."""
+    import_nbformat()
     from nbconvert import HTMLExporter
 
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
@@ -87,10 +87,8 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
 
 def export_markdown(notebook: Path, out: Path) -> None:
     """Write the executed `notebook` as the Markdown file `out`: its texts and blocks, without pictures and code."""
-    import nbformat
-
     parts: list[str] = []
-    for cell in arrange_cells([c for c in nbformat.read(notebook, as_version=4).cells if _is_exported(c)]):
+    for cell in arrange_cells([c for c in read_notebook(notebook).cells if _is_exported(c)]):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         parts += [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]

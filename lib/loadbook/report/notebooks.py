@@ -3,8 +3,8 @@
 Only notebooks of the project are executed, with declared parameters of the declared types: papermill only warns about
 unknown names and never checks types. A notebook succeeded only if its last cell wrote the end marker (`DONE_MIME`),
 because papermill and nbclient report a notebook with a dead kernel as complete. The output is written under a temporary
-name and renamed, so that readers never see a partial file. A notebook that ended early is kept, with an error at its
-last executed cell: papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
+name and renamed, so that readers never see a partial file. papermill is imported when a notebook is executed
+(`loadbook.report.engine`).
 """
 
 from __future__ import annotations
@@ -16,52 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nbformat.v4 import new_output
-from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
-
 from loadbook.core.errors import ReportError, UsageError
 from loadbook.report.blocks import DONE_MIME
+from loadbook.report.ipynb import read_notebook
 from loadbook.report.parameters import parse_literals, validate_parameters
 from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
 from loadbook.store.paths import Layout
 
-ENGINE_NAME = "loadbook"
 # default time limit of one cell: far more than any cell needs, but ends a hanging one
 TIMEOUT_S = 600
 KERNEL_STARTS = 2
-
-
-class NotebookInterruptedError(Exception):
-    """A notebook ended without a result from the cell with this number (from 1; None: no kernel started)."""
-
-    def __init__(self, cell: int | None, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.cell, self.error = cell, error
-
-
-class PartialOutputEngine(NBClientEngine):
-    """papermill's engine, extended to write a partly executed notebook to `partial_path`."""
-
-    @classmethod
-    def execute_managed_notebook(
-        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
-    ) -> None:
-        """Execute all cells; if the kernel dies or a cell times out, add the error to it: NotebookInterruptedError."""
-        try:
-            super().execute_managed_notebook(nb_man, kernel_name, **more)
-        except Exception as error:
-            started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
-            if started:
-                cell, message = nb_man.nb.cells[started[-1]], str(error)
-                nb_man.cell_exception(cell, cell_index=started[-1])
-                if cell.cell_type == "code":
-                    output = {"ename": type(error).__name__, "evalue": message, "traceback": message.splitlines()}
-                    cell.outputs.append(new_output("error", **output))
-                nb_man.output_path = partial_path  # written by papermill when it completes the notebook
-            raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
-
-
-papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
 
 
 def find_notebook(layout: Layout, name: str) -> Path:
@@ -75,7 +39,7 @@ def find_notebook(layout: Layout, name: str) -> Path:
 
 def declared_parameters(path: Path) -> dict[str, Any]:
     """Return parameter -> default of a notebook, from its cell tagged ``parameters``."""
-    tagged = [c for c in _read_notebook(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
+    tagged = [c for c in read_notebook(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise UsageError(f"{path} has {len(tagged)} cells tagged 'parameters', it needs exactly one")
     return parse_literals(tagged[0]["source"])
@@ -124,8 +88,7 @@ def _execute_with_retry(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
     """Execute `source` by papermill into `part`; return the reason if it failed, None if papermill reports success."""
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
+    from loadbook.report.engine import ENGINE_NAME, NotebookInterruptedError, papermill
 
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use this interpreter's kernel, not one in the user's home
     # papermill passes every path through str.format
@@ -139,7 +102,7 @@ def _execute_with_retry(
         try:
             papermill.execute_notebook(*paths, **options)
             return None
-        except PapermillExecutionError as error:
+        except papermill.PapermillExecutionError as error:
             return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
         except NotebookInterruptedError as error:
             if error.cell is not None:
@@ -177,18 +140,9 @@ def read_sentinel(path: Path) -> Mapping[str, Any] | None:
     It thus distinguishes a complete notebook from one left by a killed papermill. ReportError if the file is not a
     notebook: papermill writes in place, so the file may be truncated.
     """
-    code = [c for c in _read_notebook(path)["cells"] if c["cell_type"] == "code"]
+    code = [c for c in read_notebook(path)["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:
         return None
     results = [o["data"][DONE_MIME] for o in code[-1]["outputs"] if DONE_MIME in o.get("data", {})]
     return results[-1] if results else None
-
-
-def _read_notebook(path: Path) -> Any:
-    import nbformat
-
-    try:
-        return nbformat.read(path, as_version=4)
-    except (OSError, ValueError, nbformat.reader.NotJSONError) as error:
-        raise ReportError(f"{path} is not a readable notebook: {error}") from error

@@ -1,0 +1,51 @@
+"""papermill's engine, extended: a notebook that ended early is kept, with an error at its last executed cell.
+
+papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loadbook.report.ipynb import import_nbformat
+
+nbformat = import_nbformat()
+
+import papermill  # noqa: E402 - it imports nbformat
+from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines  # noqa: E402
+
+__all__ = ["ENGINE_NAME", "NotebookInterruptedError", "papermill"]
+ENGINE_NAME = "loadbook"
+
+
+class NotebookInterruptedError(Exception):
+    """A notebook ended without a result from the cell with this number (from 1; None: no kernel started)."""
+
+    def __init__(self, cell: int | None, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.cell, self.error = cell, error
+
+
+class PartialOutputEngine(NBClientEngine):
+    """papermill's engine, extended to write a partly executed notebook to `partial_path`."""
+
+    @classmethod
+    def execute_managed_notebook(
+        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
+    ) -> None:
+        """Execute all cells; if the kernel dies or a cell times out, add the error to it: NotebookInterruptedError."""
+        try:
+            super().execute_managed_notebook(nb_man, kernel_name, **more)
+        except Exception as error:
+            started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
+            if started:
+                cell, message = nb_man.nb.cells[started[-1]], str(error)
+                nb_man.cell_exception(cell, cell_index=started[-1])
+                if cell.cell_type == "code":
+                    output = {"ename": type(error).__name__, "evalue": message, "traceback": message.splitlines()}
+                    cell.outputs.append(nbformat.v4.new_output("error", **output))
+                nb_man.output_path = partial_path  # written by papermill when it completes the notebook
+            raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
+
+
+papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
