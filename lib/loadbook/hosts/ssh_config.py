@@ -53,7 +53,7 @@ class SshProgram:
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
         """Return what `ssh -G` prints of a name; each question is asked once per process."""
-        return parse_options(_ask(self.program, self.file, name, user, port))
+        return parse_options(ask_ssh(self.program, self.file, name, user, port))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _criteria(text: str) -> Iterator[str]:
 
 
 @functools.cache
-def _ask(program: str, file: Path | None, name: str, user: str | None, port: int | None) -> str:
+def ask_ssh(program: str, file: Path | None, name: str, user: str | None, port: int | None) -> str:
     """Return the output of `ssh -G`, which makes no connection."""
     command = [program, *(["-F", str(file)] if file else []), "-G"]
     command += [*(["-l", user] if user else []), *(["-p", str(port)] if port else []), "--", name]
