@@ -105,7 +105,7 @@ def unread_lines(text: str) -> list[str]:
 
 def _criteria(text: str) -> Iterator[str]:
     """Yield the criteria of a Match line, without their values."""
-    words = iter(re.findall(r'"[^"]*"|\S+', text))
+    words = iter(re.findall(r'(?:"[^"]*"|[^\s"])+', text))
     for word in words:
         criterion = word.removeprefix("!").lower()
         if criterion not in _WITHOUT_VALUE:
