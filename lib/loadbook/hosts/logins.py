@@ -31,6 +31,7 @@ from loadbook.hosts.keys import Endpoint
 from loadbook.hosts.ssh_config import DEFAULT_KEY_FILES, home_folder
 
 AGENT_TIMEOUT_S = 1.0
+SIGNATURE_TIMEOUT_S = 10.0  # an agent may ask its user
 _LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
 _PUBLIC_KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
@@ -79,6 +80,7 @@ class _Agent(AgentSSH):
             with suppress(OSError, SSHException):
                 if agent_responds(self._path):
                     connection = socket.socket(socket.AF_UNIX)
+                    connection.settimeout(SIGNATURE_TIMEOUT_S)
                     connection.connect(self._path)
                     self._connect(connection)
         return super().get_keys()
