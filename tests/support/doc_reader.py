@@ -18,16 +18,13 @@ import pytest
 
 from command_line import exit_code
 from doc_pages import ROOT, Command, File, seen, steps
+from loadbook.hosts import ssh_config
 from loadbook.hosts.lab import Lab
+from own_ssh import own_ssh
 
 COPIED = ("studies", "notebooks", "docs", "lib", "scripts")
 FILES = ("pyproject.toml", "README.md", "requirements.lock")
 GIT_CLONE = shutil.ignore_patterns("__pycache__", "*.egg-info")
-# the config and the keys that a reader's ssh finds in their home folder; OpenSSH does not look at $HOME
-SSH = """#!/bin/sh
-known="-o UserKnownHostsFile={home}/.ssh/known_hosts -o StrictHostKeyChecking=accept-new"
-exec {program} -F {home}/.ssh/config $known "$@"
-"""
 LONGEST_S = 900
 
 
@@ -41,10 +38,10 @@ class Reader:
         for name in FILES:
             shutil.copy(ROOT / name, self.root)
         (self.home / ".ssh").mkdir(parents=True)
-        self.bin.mkdir(exist_ok=True)
+        # the configuration and the known hosts that a reader's ssh finds in their home folder
+        known = ("-o", f"UserKnownHostsFile={self.home}/.ssh/known_hosts", "-o", "StrictHostKeyChecking=accept-new")
         for name in ("ssh", "scp"):
-            (self.bin / name).write_text(SSH.format(program=shutil.which(name), home=self.home))
-            (self.bin / name).chmod(0o755)
+            own_ssh(self.bin, self.home / ".ssh/config", *known, program=name)
         self._places = _places(lab) if lab else {}
         self.write(File("~/.ssh/config", ""))
 
@@ -100,6 +97,8 @@ class Reader:
         if words[0] != "loadbook" or set(words) & {">", ">>", "|"}:
             return self.type(command)
         monkeypatch.setenv("HOME", str(self.home))
+        monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
+        ssh_config.ask_ssh.cache_clear()  # a command is a process of its own
         monkeypatch.delenv("LOADBOOK_HOME", raising=False)
         monkeypatch.chdir(self.root)
         capfd.readouterr()

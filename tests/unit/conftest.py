@@ -12,6 +12,7 @@ import pytest
 
 import only_python
 from loadbook.core import clock as loadbook_clock
+from loadbook.hosts import ssh_config
 from turned_clock import TurnedClock
 
 HERE = Path(__file__).parent
@@ -30,15 +31,16 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Guard a test with its fixtures, and give loadbook a clock that only the test, or a pause, turns."""
+    """Guard a test with its fixtures; loadbook has a clock that only the test, or a pause, turns, and finds no ssh."""
     if not item.path.is_relative_to(HERE):  # pytest calls this hook of every folder for every test
         return (yield)
     before, loadbook_clock.current = loadbook_clock.current, TurnedClock()
+    find_ssh, ssh_config.ssh_program = ssh_config.ssh_program, lambda: None
     try:
         with only_python.guarded():
             return (yield)
     finally:
-        loadbook_clock.current = before
+        loadbook_clock.current, ssh_config.ssh_program = before, find_ssh
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from loadbook.cli.terminal import CommandGroup, echo, echo_next_step, usage_error
-from loadbook.core.errors import DataError, LoadbookError
+from loadbook.core.errors import DataError, IgnoredSettingsWarning, LoadbookError
 
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
@@ -89,7 +89,7 @@ def _show_warning(
 ) -> None:
     from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which would slow down --help
 
-    note = issubclass(category, RenamedKeyWarning)
+    note = issubclass(category, (RenamedKeyWarning, IgnoredSettingsWarning))
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)
 
 

@@ -28,9 +28,10 @@ from loadbook.core.text import clean
 from loadbook.core.units import pluralize
 from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
-from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
+from loadbook.hosts.keys import Endpoint, resolve_endpoint, trusted_keys
 from loadbook.hosts.lab import Lab, LabHostStatus, LabKind, lab_kind
 from loadbook.hosts.remote import RemoteHost, connect, known_hosts_path
+from loadbook.hosts.ssh_config import read_user_config
 from loadbook.store.paths import Layout, project_layout
 
 if TYPE_CHECKING:

@@ -42,6 +42,10 @@ class UsageError(LoadbookError):
     exit_code = 2
 
 
+class IgnoredSettingsWarning(UserWarning):
+    """Settings of the user cannot be read here; the text names them, and the next step."""
+
+
 @dataclass(frozen=True)
 class SpecProblem:
     """One mistake in a study, hosts or service file: its key path (``workload.duration_s``) and a message."""

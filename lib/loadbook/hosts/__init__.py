@@ -8,7 +8,9 @@ services) and sampler.pl, all three with cpu_time.pl; sampler.sh, guard.sh and u
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
 - `jobs`: the script job.sh, which runs detached jobs on a host and holds the lock that allows one run per machine
 - `inventory`: the file hosts.toml with aliases, roles, work folders and permissions
+- `ssh_config`: the user's own SSH configuration, as ssh itself reads it
 - `keys`: SSH endpoints of aliases, and files of trusted host keys
+- `logins`: the keys of a login, files and the SSH agent's, in the order in which they are tried
 - `ssh`: SSH connections with strict host keys, time limits and a watchdog for dead peers; trusting new host keys
 - `http`: one HTTP or HTTPS request from a host's own network
 - `session`: an open connection with a shell, SFTP and a dead-man switch (ends our jobs when the controller is gone)

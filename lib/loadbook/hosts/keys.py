@@ -10,19 +10,28 @@ from __future__ import annotations
 import base64
 import getpass
 import logging
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from paramiko import HostKeys, PKey
-from paramiko.config import SSHConfig, SSHConfigDict
 from paramiko.ssh_exception import SSHException
 
-from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.ssh_config import (
+    DEFAULT_KEY_FILES,
+    Options,
+    UserConfig,
+    expand_path,
+    expand_tokens,
+    read_user_config,
+    tokens_of,
+)
 
 MAX_JUMPS = 8
 
@@ -34,8 +43,11 @@ class Endpoint:
     """One SSH server to log in to, with its jump hosts.
 
     `host_key_alias` is the name under which its keys are looked up (HostKeyAlias) and `known_hosts` the files with
-    these keys; the first file that knows the host wins. `jump` is the last jump host before it. `state_folder` is the
-    host's folder for original settings that must survive a reboot (`hosts.rollback`); "" for the host's default.
+    these keys; the first file that knows the host wins. `identity_files` are the keys that the user names (None: ssh's
+    default files); with `use_agent` all keys of the agent are tried, too. `agent_socket` is the agent's
+    (IdentityAgent), "" for no agent, None for that in SSH_AUTH_SOCK. `jump` is the last jump host before it.
+    `state_folder` is the host's folder for original settings that must survive a reboot (`hosts.rollback`); "" for the
+    host's default.
     """
 
     alias: str
@@ -44,8 +56,10 @@ class Endpoint:
     user: str
     host_key_alias: str
     known_hosts: tuple[Path, ...]
-    identity_files: tuple[str, ...] = ()
+    identity_files: tuple[str, ...] | None = None
+    certificate_files: tuple[str, ...] = ()
     use_agent: bool = True
+    agent_socket: str | None = None
     jump: Endpoint | None = None
     proxy_command: str | None = None
     lock_request: LockRequest | None = None
@@ -57,73 +71,90 @@ class Endpoint:
         return f"{self.user}@{self.host_name}:{self.port}"
 
 
-def read_user_config(path: Path | None = None) -> SSHConfig:
-    """Read the user's own ssh configuration (default ~/.ssh/config); one that came with a study is never read."""
-    path = path or Path("~/.ssh/config").expanduser()
-    if not path.is_file():
-        return SSHConfig()
-    try:
-        config: SSHConfig = SSHConfig.from_path(str(path))
-    except Exception as error:
-        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
-    return config
-
-
 def resolve_host_name(alias: str, entry: HostEntry) -> str:
     """Return the host name or address that an alias connects to, from its entry or the user's ~/.ssh/config."""
-    return entry.host_name or str(read_user_config().lookup(entry.ssh or alias).get("hostname", alias))
+    if entry.host_name:
+        return entry.host_name
+    return read_user_config().lookup(entry.ssh or alias, entry.user, entry.port)["hostname"][0]
 
 
-def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig | None = None) -> Endpoint:
+def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: UserConfig | None = None) -> Endpoint:
     """Return the SSH endpoint of `alias`; `known_hosts` is loadbook's own file of trusted keys and is read first."""
     config = config or read_user_config()
     name = entry.ssh or alias
-    options = config.lookup(name)
-    overrides = {"hostname": entry.host_name, "port": entry.port, "user": entry.user}
-    options.update({k: str(v) for k, v in overrides.items() if v is not None})
+    options = config.lookup(name, entry.user, entry.port)
+    if entry.host_name:
+        options |= {"hostname": [entry.host_name], "proxyjump": []}
     if entry.identity_file:
-        if not Path(entry.identity_file).expanduser().is_file():
+        path = Path(entry.identity_file).expanduser()
+        if not path.is_file():
             problem = f"host {alias}: identity_file {entry.identity_file} is not there"
             raise UsageError(problem, "correct the hosts file")
-        options.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
-    jump = None if entry.host_name else _last_jump(options.get("proxyjump"), known_hosts, config, MAX_JUMPS)
-    return replace(_endpoint(alias, options, known_hosts, jump), state_folder=entry.state or "")
+        options |= {"identityfile": [str(path).replace("%", "%%")], "identitiesonly": ["yes"], "certificatefile": []}
+    jump = _last_jump(name, options, known_hosts, config, MAX_JUMPS)
+    return replace(_endpoint(alias, name, options, known_hosts, jump), state_folder=entry.state or "")
 
 
-def _last_jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: int) -> Endpoint | None:
+def _last_jump(name: str, options: Options, known_hosts: Path, config: UserConfig, hops_left: int) -> Endpoint | None:
     """Return the last hop of a ProxyJump chain (each hop is reached through the one before it); None for no chain."""
-    last = None
-    for hop in chain.split(",") if chain and chain != "none" else []:
-        if depth == 0:
+    last, chain = None, _value(options, "proxyjump")
+    for hop in expand_tokens(chain, tokens_of(name, options)).split(",") if chain else []:
+        if hops_left == 0:
             raise UsageError(f"ProxyJump {chain!r}: more than {MAX_JUMPS} hops", "check ~/.ssh/config for a circle")
         user, _, address = hop.strip().removeprefix("ssh://").rpartition("@")
-        name, _, port = address.partition(":")
-        options = config.lookup(name)
-        options.update({k: v for k, v in {"user": user, "port": port}.items() if v})
-        previous = last or _last_jump(options.get("proxyjump"), known_hosts, config, depth - 1)
-        last = _endpoint(name, options, known_hosts, previous)
+        hop_name, port = re.fullmatch(r"(.*?)(?::(\d+))?", address).groups()  # type: ignore[union-attr]
+        hop_name = hop_name.strip("[]")  # of an IPv6 address
+        hop_options = config.lookup(hop_name, user or None, int(port) if port else None)
+        previous = last or _last_jump(hop_name, hop_options, known_hosts, config, hops_left - 1)
+        last = _endpoint(hop_name, hop_name, hop_options, known_hosts, previous)
     return last
 
 
-def _endpoint(alias: str, options: SSHConfigDict, known_hosts: Path, jump: Endpoint | None) -> Endpoint:
-    try:
-        port = int(options.get("port", 22))
-    except ValueError:
-        raise UsageError(f"host {alias}: port {options['port']!r} is not a number", "check ~/.ssh/config") from None
-    extra = [Path(p).expanduser() for p in str(options.get("userknownhostsfile", "~/.ssh/known_hosts")).split()]
-    keys = tuple(str(Path(p).expanduser()) for p in options.get("identityfile", []))
+def _value(options: Options, keyword: str) -> str:
+    """Return the value of a keyword; "" if it is missing or none."""
+    value = "".join(options.get(keyword, [])[:1])
+    return "" if value.lower() == "none" else value
+
+
+def _endpoint(alias: str, name: str, options: Options, known_hosts: Path, jump: Endpoint | None) -> Endpoint:
+    tokens, host_name, port = tokens_of(name, options), options["hostname"][0], _value(options, "port") or "22"
+    if not port.isdecimal():
+        raise UsageError(f"host {alias}: port {port!r} is not a number", "check ~/.ssh/config")
+    known_hosts_paths = options.get("userknownhostsfile", ["~/.ssh/known_hosts"])[0].split()
+    command = _value(options, "proxycommand")
     return Endpoint(
         alias,
-        host_name=options["hostname"],
-        port=port,
-        user=options.get("user") or getpass.getuser(),
-        host_key_alias=options.get("hostkeyalias") or options["hostname"],
-        known_hosts=(known_hosts, *extra),
-        identity_files=tuple(k for k in keys if Path(k).is_file()),
-        use_agent=options.get("identitiesonly", "no") != "yes",
+        host_name=host_name,
+        port=int(port),
+        user=_value(options, "user") or getpass.getuser(),
+        host_key_alias=_value(options, "hostkeyalias") or host_name,
+        known_hosts=(known_hosts, *(expand_path(path, tokens) for path in known_hosts_paths if path != "none")),
+        identity_files=_identity_files(options, tokens),
+        certificate_files=tuple(str(expand_path(path, tokens)) for path in options.get("certificatefile", [])),
+        use_agent=_value(options, "identitiesonly") != "yes",
+        agent_socket=_agent_socket(options, tokens),
         jump=jump,
-        proxy_command=None if jump else options.get("proxycommand"),
+        proxy_command=expand_tokens(command, tokens) if command and not jump else None,
     )
+
+
+def _identity_files(options: Options, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the key files that are there, private or only as .pub; None: those that ssh has by default."""
+    names = options.get("identityfile", [])
+    if not names or set(DEFAULT_KEY_FILES) <= set(names):
+        return None
+    paths = dict.fromkeys(expand_path(name, tokens) for name in names if name != "none")
+    return tuple(str(path) for path in paths if path.is_file() or Path(f"{path}.pub").is_file())
+
+
+def _agent_socket(options: Options, tokens: Mapping[str, str]) -> str | None:
+    """Return the socket of IdentityAgent: "" for none, None for the one in SSH_AUTH_SOCK."""
+    value = "".join(options.get("identityagent", []))
+    if value in ("", "SSH_AUTH_SOCK"):
+        return None
+    if value.startswith("$") and not value.startswith("${"):
+        return os.environ.get(value[1:], "")
+    return "" if value == "none" else str(expand_path(value, tokens))
 
 
 class KnownHostsLine(NamedTuple):

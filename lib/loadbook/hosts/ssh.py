@@ -2,17 +2,14 @@
 
 Fabric is used only to log in, also through jump hosts; commands and files use Paramiko's transport directly. Fabric's
 defaults, which accept any host key, wait forever for a dead peer, and lose 45 ms per command to Nagle's algorithm, are
-not used. A login never prompts, since a run may have no terminal; the error of a refused login lists the credentials
-that were tried.
+not used.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import os
 import socket
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +21,7 @@ import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
 
 from loadbook.core import clock
-from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
+from loadbook.core.errors import HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
 from loadbook.hosts.keys import (
     Endpoint,
     describe_key,
@@ -34,98 +31,20 @@ from loadbook.hosts.keys import (
     trusted_keys,
     untrusted_key_status,
 )
+from loadbook.hosts.logins import KeyLogin, login_error
 from loadbook.store.atomic import DiskFullError, write_atomic
 
-AGENT_TIMEOUT_S = 1.0
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_TIMEOUT_S = 10.0
 LOGIN_RETRY_S = 1.0
 EARLY_CLOSE_S = 3.0
 KEEPALIVE_INTERVAL_S = 2.0
 KEEPALIVE_TIMEOUT_S = 5.0
-_LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
-_DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 _CONNECTION_LOST_ERRNOS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
 _HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
 _HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-
-
-class _NonInteractiveTransport(paramiko.Transport):
-    """A transport that never prompts for passwords or codes, as Paramiko's does after a key was accepted."""
-
-    def auth_interactive_dumb(self, *args: object, **options: object) -> list[str]:
-        raise paramiko.BadAuthenticationType("a password or code is wanted, too", ["password or code"])
-
-
-def agent_responds() -> bool:
-    """Return whether an SSH agent answers within a time limit; Paramiko would wait forever for one that hangs."""
-    path = os.environ.get("SSH_AUTH_SOCK")
-    if not path:
-        return False
-    try:
-        with socket.socket(socket.AF_UNIX) as agent:
-            agent.settimeout(AGENT_TIMEOUT_S)
-            agent.connect(path)
-            agent.sendall(_LIST_KEYS)
-            return bool(agent.recv(1))
-    except OSError:
-        return False
-
-
-def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
-    """Return the SSH agent's copy of a passphrase-protected identity_file (IdentitiesOnly); None if it has none."""
-    public_keys = [
-        Path(f"{path}.pub") for path in _key_files(endpoint) if not endpoint.use_agent and _has_passphrase(path)
-    ]
-    public_blobs = {path.read_text().split()[1] for path in public_keys if path.is_file()}
-    if not public_blobs or not agent_responds():
-        return None
-    return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in public_blobs), None)
-
-
-def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
-    """Return the error of a failed login, with the methods that the host wants, locked keys and the agent's state."""
-    alias, destination = endpoint.alias, endpoint.destination
-    ssh_args = f"-p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
-    if isinstance(error, paramiko.BadAuthenticationType):
-        message = f"{destination} wants {' or '.join(error.allowed_types)}, which loadbook never types"
-        return AuthError(alias, message, f"let a key in: ssh-copy-id {ssh_args}")
-    # command that also starts an agent if there is none
-    ssh_add = "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
-    key_files, agent = _key_files(endpoint), _agent_status()
-    if locked := next(filter(_has_passphrase, key_files), None):
-        message = f"the key {locked} for {destination} is locked by a passphrase, {agent}"
-        return AuthError(alias, message, f"unlock it for this session: {ssh_add} {locked}")
-    if isinstance(error, AuthenticationException) or key_files:
-        # Paramiko's message is about the type of the last key tried, which says nothing about the other keys
-        reason = str(error) if isinstance(error, AuthenticationException) else f"{key_files[0]} is not accepted"
-        return AuthError(alias, f"login as {destination} refused: {reason}, {agent}", f"try: ssh {ssh_args}")
-    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {ssh_add} KEY"
-    return AuthError(alias, f"no key to log in with as {destination}, {agent}", hint)
-
-
-def _key_files(endpoint: Endpoint) -> list[str]:
-    paths = endpoint.identity_files or tuple(str(Path(name).expanduser()) for name in _DEFAULT_KEY_FILES)
-    return [path for path in paths if Path(path).is_file()]
-
-
-def _has_passphrase(path: str) -> bool:
-    try:
-        paramiko.PKey.from_path(path)
-    except TypeError:  # raised by `cryptography` for a key that needs a passphrase
-        return True
-    except (ValueError, OSError, paramiko.SSHException):
-        return False
-    return False
-
-
-def _agent_status() -> str:
-    path = os.environ.get("SSH_AUTH_SOCK")
-    if not path:
-        return "and there is no SSH agent (SSH_AUTH_SOCK is not set)"
-    return "and the SSH agent has no key for it" if agent_responds() else f"and the SSH agent at {path} does not answer"
 
 
 def open_connection(endpoint: Endpoint) -> fabric.Connection:
@@ -150,9 +69,10 @@ def open_connection(endpoint: Endpoint) -> fabric.Connection:
 def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
     """Log in; retry once if sshd closes the connection before its banner, as it does when many log in at once."""
     for attempt in (1, 2):
-        connection = _new_connection(endpoint, gateway)
+        login = KeyLogin(endpoint)
+        connection = _new_connection(login, gateway)
         try:
-            with _map_login_errors(endpoint, connection.client):
+            with _map_login_errors(login, connection.client):
                 connection.open()
             return connection
         except _ClosedBySshdError:
@@ -175,15 +95,9 @@ def close_connection(connection: fabric.Connection) -> None:
         close_connection(connection.gateway)
 
 
-def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
+def _new_connection(login: KeyLogin, gateway: fabric.Connection | None) -> fabric.Connection:
+    endpoint = login.endpoint
     limits = dict.fromkeys(("banner_timeout", "auth_timeout", "channel_timeout"), RESPONSE_TIMEOUT_S)
-    identity = {
-        "key_filename": list(endpoint.identity_files),
-        "allow_agent": endpoint.use_agent and agent_responds(),
-        "look_for_keys": not endpoint.identity_files,
-        "pkey": agent_key(endpoint),
-        "transport_factory": _NonInteractiveTransport,
-    }
     socket_option = {} if gateway or endpoint.proxy_command else {"sock": tcp_socket(endpoint)}
     connection = fabric.Connection(
         host=endpoint.host_name,
@@ -192,7 +106,7 @@ def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fa
         config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
         gateway=gateway or endpoint.proxy_command,
         connect_timeout=int(RESPONSE_TIMEOUT_S),
-        connect_kwargs=limits | identity | socket_option,
+        connect_kwargs={**limits, **socket_option, "auth_strategy": login},
     )
     connection.client.set_missing_host_key_policy(_RejectUnknownKeys(endpoint))
     name = lookup_name(endpoint.host_name, endpoint.port)
@@ -230,8 +144,9 @@ def tcp_socket(endpoint: Endpoint) -> socket.socket:
 
 
 @contextmanager
-def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
+def _map_login_errors(login: KeyLogin, client: paramiko.SSHClient) -> Iterator[None]:
     """Map exceptions of Fabric and Paramiko during a login to loadbook's errors."""
+    endpoint = login.endpoint
     alias, started = endpoint.alias, clock.monotonic()
     try:
         yield
@@ -241,7 +156,9 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
         hint = "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]"
         raise HostKeyError(alias, f"{message}, trusted is {trusted_key}", hint) from None
     except AuthenticationException as error:
-        raise login_error(endpoint, error) from error
+        transport = client.get_transport()
+        is_closed = transport is not None and not transport.is_active()
+        raise login_error(endpoint, error, tries=login.tries, is_closed=is_closed) from error
     except ChannelException as error:
         raise jump_host_error(endpoint, error) from error
     except (SSHException, OSError, EOFError) as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from paramiko import ChannelException, PKey, SSHConfig
+from paramiko import ChannelException, PKey
 
 from loadbook.cli.hosts import hosts as hosts_command
 from loadbook.core.errors import HostKeyError, UnreachableError, UsageError
@@ -17,6 +17,7 @@ from loadbook.hosts.inventory import HostEntry, read_hosts
 from loadbook.hosts.keys import resolve_endpoint
 from loadbook.hosts.remote import connect
 from loadbook.hosts.ssh import close_connection, jump_host_error, open_connection
+from loadbook.hosts.ssh_config import read_user_config
 from waiting import PATIENCE_S
 
 
@@ -90,7 +91,9 @@ def test_host_keys_of_jump_hosts_are_checked(lab, tmp_path):
     near, far = (read_hosts(lab.hosts_file).hosts[a] for a in ("driver", "web"))
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {far.address}\n Port {far.port}\n IdentityFile {far.identity_file}\n ProxyJump near\n"
-    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    (tmp_path / "config").write_text(text)
+    config = read_user_config(tmp_path / "config")
+    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", config)
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
     with pytest.raises(HostKeyError, match="host near"):
         open_connection(end)
@@ -114,7 +117,9 @@ def test_error_names_a_jump_host_that_refuses_forwarding(lab, tmp_path):
     near = read_hosts(lab.hosts_file).hosts["driver"]
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
-    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
+    (tmp_path / "config").write_text(text)
+    config = read_user_config(tmp_path / "config")
+    end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", config)
     (tmp_path / "known_hosts").write_text(line_of(lab, "driver") + "\n")
     for ask in (open_connection, ssh.check_offered_keys):
         with pytest.raises(

@@ -7,37 +7,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from loadbook.core.errors import AuthError, HostError, HostKeyError
-from loadbook.hosts import sshd
+from loadbook.core.errors import AuthError, HostKeyError
+from loadbook.hosts import logins as login_keys
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import connect
 from waiting import wait_until
 
 PAM = os.geteuid() == 0 and Path("/etc/pam.d/sshd").is_file()
-
-
-@pytest.fixture
-def server(tmp_path, monkeypatch) -> Iterator[Callable[..., Lab]]:
-    """`server("PasswordAuthentication yes", ...)` returns a lab of one host with these settings, up."""
-    made = []
-
-    def lab(*settings: str) -> Lab:
-        monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", "\n".join([*settings, sshd.CONFIG_TEMPLATE]))
-        made.append(Lab(tmp_path / "lab", hosts={"web": ("web",)}, net_prefix="127.251.8"))
-        with suppress(HostError):  # `up` tries the login, which may be what is impossible here
-            made[-1].up()
-        return made[-1]
-
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    yield lab
-    for one in made:
-        one.down()
 
 
 def refused(lab: Lab) -> AuthError:
@@ -113,7 +93,7 @@ def test_login_without_any_key_is_reported(server, tmp_path, monkeypatch):
     lab = server()
     text = lab.hosts_file.read_text()
     lab.hosts_file.write_text("".join(line for line in text.splitlines(True) if "identity_file" not in line))
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(login_keys, "home_folder", lambda: tmp_path)
     error = refused(lab)
     assert "no key to log in with" in error.message and "identity_file" in error.hint
 

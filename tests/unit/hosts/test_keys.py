@@ -13,6 +13,7 @@ from paramiko import HostKeys, SSHConfig
 from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.keys import lookup_name, parse_line, resolve_endpoint, trusted_keys, untrusted_key_status
+from loadbook.hosts.ssh_config import ParamikoConfig
 
 OURS, THEIRS, OTHER = (
     Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
@@ -23,10 +24,14 @@ OURS, THEIRS, OTHER = (
 )
 
 
+def as_paramiko_reads(text: str) -> ParamikoConfig:
+    return ParamikoConfig(SSHConfig.from_text(text))
+
+
 def test_ssh_config_fills_in_what_the_hosts_file_leaves_out(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "getfqdn", lambda: "here")  # paramiko looks it up for each IdentityFile
     (tmp_path / "key").write_text("")
-    config = SSHConfig.from_text(
+    config = as_paramiko_reads(
         f"Host box\n HostName 10.1.2.3\n Port 2200\n User me\n IdentityFile {tmp_path}/key\n HostKeyAlias boxkey\n"
         f" UserKnownHostsFile {tmp_path}/theirs\n StrictHostKeyChecking no\nHost circle\n ProxyJump circle\n"
     )
@@ -39,7 +44,7 @@ def test_ssh_config_fills_in_what_the_hosts_file_leaves_out(tmp_path, monkeypatc
 
 
 def test_ssh_config_names_the_hosts_to_jump_over(tmp_path):
-    config = SSHConfig.from_text(
+    config = as_paramiko_reads(
         "Host far\n ProxyJump me@gate:2222,inner\n ProxyCommand nc %h %p\n IdentitiesOnly yes\n"
         "Host gate\n HostName 192.0.2.1\n User other\nHost inner\n Port 24\nHost plain\n ProxyJump none\n"
     )
@@ -56,7 +61,7 @@ def test_ssh_config_names_the_hosts_to_jump_over(tmp_path):
 
 def test_identity_file_of_the_hosts_file_is_the_only_one_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "getfqdn", lambda: "here")
-    config = SSHConfig.from_text(f"Host web\n IdentityFile {tmp_path}/theirs\n")
+    config = as_paramiko_reads(f"Host web\n IdentityFile {tmp_path}/theirs\n")
     (tmp_path / "theirs").write_text("")
     entry = HostEntry(roles=("web",), identity_file=str(tmp_path / "mine"))
     with pytest.raises(UsageError, match=r"host web: identity_file .*mine is not there"):
@@ -68,7 +73,7 @@ def test_identity_file_of_the_hosts_file_is_the_only_one_tried(tmp_path, monkeyp
 
 def test_port_in_ssh_config_must_be_a_number(tmp_path):
     with pytest.raises(UsageError, match="host web: port 'ssh' is not a number"):
-        resolve_endpoint("web", HostEntry(roles=("web",)), tmp_path, SSHConfig.from_text("Host web\n Port ssh\n"))
+        resolve_endpoint("web", HostEntry(roles=("web",)), tmp_path, as_paramiko_reads("Host web\n Port ssh\n"))
 
 
 def test_known_hosts_lines_apply_to_names_ports_patterns_and_hashes(tmp_path):
@@ -110,5 +115,5 @@ def test_first_known_hosts_file_counts_unless_any_revokes_its_key(tmp_path):
 )
 def test_untrusted_key_is_revoked_of_an_authority_or_unknown(tmp_path, host, key, status):
     (tmp_path / "known").write_text(f"@revoked r {OURS}\n@cert-authority ca {OTHER}\n")
-    end = resolve_endpoint(host, HostEntry(roles=("web",)), tmp_path / "known", SSHConfig())
+    end = resolve_endpoint(host, HostEntry(roles=("web",)), tmp_path / "known", as_paramiko_reads(""))
     assert untrusted_key_status(end, parse_line(f"x {key}").key) == status

@@ -31,9 +31,10 @@ BOUNDED = "what it waits for is a call that has its own limit, or work on bytes 
 ALLOWED = {
     ("hosts/session.py", "transport.open_sftp_client"): f"channel_timeout; {DOG}",
     ("hosts/remote.py", "session.transport.join"): "a daemon thread of its own, which lives as long as the connection",
-    ("hosts/ssh.py", "agent.connect"): CHANNEL,
-    ("hosts/ssh.py", "agent.recv"): CHANNEL,
-    ("hosts/ssh.py", "agent.sendall"): CHANNEL,
+    ("hosts/logins.py", "agent.connect"): CHANNEL,
+    ("hosts/logins.py", "connection.connect"): CHANNEL,
+    ("hosts/logins.py", "agent.recv"): CHANNEL,
+    ("hosts/logins.py", "agent.sendall"): CHANNEL,
     ("hosts/monitors.py", "self._channel.sendall"): CHANNEL,
     ("hosts/session.py", "channel.recv"): CHANNEL,
     ("hosts/session.py", "channel.sendall"): CHANNEL,

@@ -16,6 +16,7 @@ import pytest
 
 from loadbook.hosts.lab import Lab
 from loadbook.store.paths import Layout
+from own_ssh import own_ssh
 from recorded_run import with_studies
 
 pytestmark = [pytest.mark.fault(54), pytest.mark.timeout(900)]
@@ -127,6 +128,7 @@ def test_secrets_appear_in_no_file_output_or_process_list(
     said = b""
     with agent(tmp_path, lab.folder / "user_key") as environment:
         environment |= dict.fromkeys(names, ENVIRONMENT) | {"HOME": str(home), "LOADBOOK_HOME": str(layout.root)}
+        environment["PATH"] = f"{own_ssh(tmp_path / 'bin', home / '.ssh/config')}:{os.environ['PATH']}"
         watch.start()
         for command in (
             ["doctor", "secret", "--hosts", str(file)],

@@ -1,0 +1,184 @@
+"""The user's own SSH configuration: the settings of a name, as ssh itself reads them.
+
+`ssh -G NAME` prints them: files that are included, ``Match`` (also ``Match exec``, which runs the user's own commands)
+and canonical names are ssh's work. Paramiko's reader takes its place on a machine without ssh; it warns of the lines
+that it cannot read. OpenSSH finds ``~`` in the password database, not in $HOME.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from paramiko.config import SSHConfig
+
+from loadbook.core.errors import IgnoredSettingsWarning, SpecProblem, StudyError, UsageError
+from loadbook.core.text import one_line
+
+ASK_TIMEOUT_S = 15.0
+# ssh has more of them, which differ between its versions
+DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
+# the criteria of Match that Paramiko knows
+_WITHOUT_VALUE = ("all", "canonical", "final")
+_WITH_VALUE = ("exec", "host", "localuser", "originalhost", "user")
+
+# keyword in lower case -> its values, in the order of the configuration
+Options = dict[str, list[str]]
+
+
+class UserConfig(Protocol):
+    """A reader of the user's SSH configuration."""
+
+    def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
+        """Return the settings of a name; `user` and `port` are those of a command line, which take precedence."""
+
+
+@dataclass(frozen=True)
+class SshProgram:
+    """The reader of OpenSSH. `file` takes the place of the user's and the system's configuration (None: both)."""
+
+    program: str
+    file: Path | None = None
+
+    def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
+        """Return what `ssh -G` prints of a name; each question is asked once per process."""
+        return parse_options(ask_ssh(self.program, self.file, name, user, port))
+
+
+@dataclass(frozen=True)
+class ParamikoConfig:
+    """The reader of Paramiko, which knows neither Include nor the system's configuration."""
+
+    config: SSHConfig
+
+    def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
+        """Return the settings of a name."""
+        found = self.config.lookup(name).items()
+        options = {k: v if isinstance(v, list) else [str(v)] for k, v in found if v is not None}
+        return options | {k: [str(v)] for k, v in {"user": user, "port": port}.items() if v is not None}
+
+
+def read_user_config(file: Path | None = None) -> UserConfig:
+    """Return the reader of the user's own configuration, or of `file`; never of one that came with a study."""
+    if program := ssh_program():
+        return SshProgram(program, file)
+    path = file or Path("~/.ssh/config").expanduser()
+    if not path.is_file():
+        return ParamikoConfig(SSHConfig())
+    try:
+        config = SSHConfig.from_path(str(path))
+        unread = unread_lines(path.read_text(encoding="utf-8", errors="replace"))
+    except Exception as error:
+        raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
+    if unread:
+        note = f"{path}: there is no ssh program here, and loadbook alone cannot read {'; '.join(unread)}"
+        warnings.warn(f"{note}; next: install OpenSSH's client", IgnoredSettingsWarning, stacklevel=2)
+    return ParamikoConfig(config)
+
+
+def ssh_program() -> str | None:
+    """Return the path of the user's ssh; None if there is none."""
+    return shutil.which("ssh")
+
+
+def unread_lines(text: str) -> list[str]:
+    """Return the lines of a configuration that Paramiko ignores (Include), or applies to all hosts (some of Match)."""
+    unread = []
+    for number, line in enumerate(text.splitlines(), 1):
+        keyword, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        is_match = keyword.lower() == "match" and not set(_criteria(value)) <= {*_WITHOUT_VALUE, *_WITH_VALUE}
+        if is_match or keyword.lower() == "include":
+            unread.append(f"line {number}: {one_line(line)}")
+    return unread
+
+
+def _criteria(text: str) -> Iterator[str]:
+    """Yield the criteria of a Match line, without their values."""
+    words = iter(re.findall(r'(?:"[^"]*"|[^\s"])+', text))
+    for word in words:
+        criterion = word.removeprefix("!").lower()
+        if criterion not in _WITHOUT_VALUE:
+            next(words, None)
+        yield criterion
+
+
+@functools.cache
+def ask_ssh(program: str, file: Path | None, name: str, user: str | None, port: int | None) -> str:
+    """Return the output of `ssh -G`, which makes no connection."""
+    command = [program, *(["-F", str(file)] if file else []), "-G"]
+    command += [*(["-l", user] if user else []), *(["-p", str(port)] if port else []), "--", name]
+    shown = f"ssh -G {name}"
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASK_TIMEOUT_S, check=False,
+            env=os.environ | {"LC_ALL": "C"}, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        hint = f"a command of Match exec, or a name server, may hang; try: {shown}"
+        raise UsageError(f"{shown}: no answer within {ASK_TIMEOUT_S:g} s", hint) from None
+    except OSError as error:
+        raise UsageError(f"{shown}: {program}: {error.strerror}") from error
+    if done.returncode or not re.search(r"^hostname \S", done.stdout, re.MULTILINE):
+        said = one_line(done.stderr.replace("\r", "").replace("\n", "; \n")).removesuffix(";")
+        said = said or f"exit code {done.returncode}, and no host name"
+        raise UsageError(f"ssh reads no settings of {name}: {said}", f"correct that, and try: {shown}")
+    return done.stdout
+
+
+def parse_options(text: str) -> Options:
+    """Return the settings that `ssh -G` printed, one to a line: keyword in lower case, space, value."""
+    options: Options = {}
+    for line in text.splitlines():
+        keyword, _, value = line.partition(" ")
+        options.setdefault(keyword.lower(), []).append(value)
+    return options
+
+
+def home_folder() -> Path:
+    """Return the user's home folder as ssh finds it, in the password database."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path.home()
+
+
+def tokens_of(name: str, options: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return the values of ssh's tokens, such as %h, for a name with its settings."""
+    host, this_host = options["hostname"][0], socket.gethostname()
+    return {
+        "%": "%",
+        "h": host,
+        "n": name,
+        "k": options.get("hostkeyalias", [name])[0],
+        "p": options.get("port", ["22"])[0],
+        "r": options.get("user", [getpass.getuser()])[0],
+        "u": getpass.getuser(),
+        "i": str(os.getuid()),
+        "d": str(home_folder()),
+        "l": this_host,
+        "L": this_host.partition(".")[0],
+    }
+
+
+def expand_tokens(text: str, tokens: Mapping[str, str]) -> str:
+    """Return a value with its tokens replaced, which `ssh -G` prints as they stand in the configuration."""
+    return re.sub(r"%(.)", lambda token: tokens.get(token[1], token[0]), text)
+
+
+def expand_path(text: str, tokens: Mapping[str, str]) -> Path:
+    """Return the path of a setting: ``~``, tokens and ${VARIABLE} replaced."""
+    if text == "~" or text.startswith("~/"):
+        text = f"{home_folder()}{text[1:]}"
+    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
+    return Path(expand_tokens(text, tokens)).expanduser()
