@@ -74,8 +74,8 @@ class Scripted:
 
 @pytest.mark.parametrize(
     ("remaining_s", "words"),
-    [(None, ""), (0.0, ", done"), (0.2, ", 1 s left"), (49.6, ", 50 s left"), (119.0, ", 2 min left"),
-     (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
+    [(None, ""), (0.0, "done"), (0.2, "1 s left"), (49.6, "50 s left"), (119.0, "2 min left"),
+     (95.0, "2 min left"), (3900.0, "1 h 5 min left")],
 )  # fmt: skip
 def test_remaining_time_is_printed_in_seconds_or_minutes(remaining_s, words):
     assert Progress("trial-ended", "ok", remaining_s=remaining_s).remaining_text().replace("\u00a0", " ") == words
