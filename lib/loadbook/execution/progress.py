@@ -65,8 +65,8 @@ class Progress:
         if self.kind != "phase":
             return ""
         if self.phase_s is not None:
-            return f"{self.message} {spent_s:.0f} of {self.phase_s:.0f}{NBSP}s"
-        return f"{self.message} {spent_s:.0f}{NBSP}s" if spent_s >= 1 else self.message
+            return f"{self.message} {int(spent_s)} of {self.phase_s:.0f}{NBSP}s"
+        return f"{self.message} {int(spent_s)}{NBSP}s" if spent_s >= 1 else self.message
 
     def remaining_text(self, spent_s: float = 0.0) -> str:
         """Return the expected time to the end of the plan, so many seconds after the event; "" if it is not known."""
