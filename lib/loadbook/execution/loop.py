@@ -132,7 +132,7 @@ def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> Loadb
 
 
 class _TimeEstimate:
-    """Makes the events about trials, with the remaining time by the durations of the trials so far.
+    """Makes the events about trials, with the remaining time by the durations of the last block's trials.
 
     Trials that were measured together have the same time left when they end.
     """
@@ -156,7 +156,8 @@ class _TimeEstimate:
     @property
     def remaining_s(self) -> float:
         """Expected seconds to the end of the plan."""
-        each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
+        newest = self.took[-len(self.plan.treatments) :]  # the first block alone explores, or measures latencies
+        each_s = sum(newest) / len(newest) if newest else self.plan.trial_s
         spent_s = clock.monotonic() - self.begun_s if self.together else 0.0
         now = len(self.together)
         return (self.left - now) * each_s + max(0.0, now * each_s - spent_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-BLOCK = {"block": 3, "blocks": 10, "total": 40, "remaining_s": 240.0}
+BLOCK: dict[str, Any] = {"block": 3, "blocks": 10, "total": 40, "remaining_s": 240.0}
 
 
 def phase(name, planned_s=None, **trial):
