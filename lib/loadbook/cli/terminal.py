@@ -259,6 +259,8 @@ class ProgressDisplay:
         is the expected time in seconds until all runs have ended; 0 if not known.
         """
         with self._lock:
+            if event.run and (before := self._runs.pop(key, None)):  # a new run, in place of one that may have been cut
+                self._print_repeated(before)
             if event.kind == "note":
                 self._print(f"{name}  {event.line()}" if name else event.line())
                 return
@@ -296,7 +298,7 @@ class ProgressDisplay:
         if key not in self._tasks:
             self._tasks[key] = self._bars.add_task(text, total=event.total)
         visible = event.done < event.total
-        self._bars.update(self._tasks[key], description=text, completed=event.done, visible=visible)
+        self._bars.update(self._tasks[key], description=text, completed=event.done, total=event.total, visible=visible)
         self._bars.refresh()
 
     def _tick(self) -> None:

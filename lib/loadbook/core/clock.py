@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 
 
+LONGEST_CALL_S = 5.0  # waited for the end of a repeated call that is under way
+
+
 class Clock:
     """The clock of this machine."""
 
@@ -42,7 +45,7 @@ class Clock:
 
         def end() -> None:
             ended.set()
-            thread.join()
+            thread.join(LONGEST_CALL_S)
 
         return end
 

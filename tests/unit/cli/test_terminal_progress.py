@@ -167,3 +167,16 @@ def test_line_on_a_block_has_the_reasons_of_its_failed_trials(clock):
         "[10/40] block 3 of 10: 1 of 2 trials ok; t0009 tuned: invalid, as t0009; 4 min left",
         "t0009 tuned: invalid, the same in 1 more trial",
     ]
+
+
+def test_next_run_on_the_same_bar_begins_anew(terminal, clock):
+    with ProgressDisplay(terminal) as display:
+        display(ended(3, "invalid", "no work"))
+        display(ended(4, "invalid", "no work"))
+        display(Progress("note", "new run r2", run="r2"))
+        shown = seen(terminal)
+        assert shown.index("the same in 1 more trial") < shown.index("new run r2")
+        display(Progress("trial-started", "running", "t0001", "as-is", 1, 2, 0, 6))
+        assert "0/6" in seen(terminal)
+        display(Progress("trial-ended", "invalid: no work", "t0001", "tuned", 1, 2, 1, 6, "invalid"))
+        assert "no work" in seen(terminal)
