@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 
-
 LONGEST_CALL_S = 5.0  # waited for the end of a repeated call that is under way
 
 
