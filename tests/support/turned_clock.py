@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from loadbook.core.clock import Clock
 
@@ -15,13 +17,26 @@ AHEAD_S = 60.0
 READING_S = 0.00001
 
 
+@dataclass(eq=False)
+class _Repeated:
+    """A call that is made every so many seconds, and the time at which it is due."""
+
+    seconds: float
+    call: Callable[[], None]
+    due: float
+
+
 class TurnedClock(Clock):
-    """Seconds that pass only by `turn`, `sleep` and `wait`; `slept` has every pause, in order."""
+    """Seconds that pass only by `turn`, `sleep` and `wait`; `slept` has every pause, in order.
+
+    What is called every so many seconds is called by these, in the same thread, once if several calls are due.
+    """
 
     def __init__(self) -> None:
         self.began = time.time() + AHEAD_S
         self.passed = 0.0
         self.slept: list[float] = []
+        self._repeated: list[_Repeated] = []
 
     def now(self) -> float:
         self.turn(READING_S)
@@ -34,6 +49,15 @@ class TurnedClock(Clock):
     def turn(self, seconds: float) -> None:
         """Let time pass."""
         self.passed += seconds
+        for repeated in list(self._repeated):
+            if self.passed >= repeated.due:
+                repeated.due = self.passed + repeated.seconds
+                repeated.call()
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        repeated = _Repeated(seconds, call, self.passed + seconds)
+        self._repeated.append(repeated)
+        return lambda: self._repeated.remove(repeated)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -24,7 +24,7 @@ from typing import Any
 
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import format_duration, format_remaining_time
+from loadbook.core.units import format_duration
 from loadbook.execution.progress import LockPolicy, OnEvent, Progress
 from loadbook.hosts.jobs import process_start_ticks
 from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
@@ -174,7 +174,7 @@ class RunState:
         return min(1.0, self.event.done / self.event.total) if self.event and self.event.total else 0.0
 
     def line(self, now: float) -> str:
-        """Return one line with block, trial, number of trials done and the time left at `now` (epoch s)."""
+        """Return one line with block, trial, phase, number of trials done and the time left at `now` (epoch s)."""
         event = self.event
         if self.ended:
             done = f"{event.done} of {event.total} trials" if event else "no trial"
@@ -182,11 +182,10 @@ class RunState:
             return f"{done} in {format_duration(self.ended['at'] - self.started)}: {outcome}"
         if event is None:
             return STARTING
-        spent_s = max(0.0, now - self.event_time) if event.kind == "trial-started" else 0.0
-        remaining_s = event.remaining_s
-        left = "" if remaining_s is None else f" · {format_remaining_time(max(1.0, remaining_s - spent_s))}"
-        where = f"block {event.block} of {event.blocks} · {event.trial} {event.treatment}"
-        return f"{where} · {event.done} of {event.total} trials done{left}"
+        spent_s = max(0.0, now - self.event_time)
+        done = f"{event.done} of {event.total} trials done"
+        parts = [*event.place, event.phase_text(spent_s), done, event.remaining_text(spent_s)]
+        return " · ".join(part for part in parts if part)
 
 
 @dataclass

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
@@ -25,8 +27,8 @@ import click
 
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError, UsageError, unknown_name_error
-from loadbook.core.text import clean, did_you_mean
-from loadbook.core.units import format_remaining_time
+from loadbook.core.text import clean, did_you_mean, one_line
+from loadbook.core.units import format_remaining_time, pluralize
 from loadbook.store.paths import project_layout
 
 if TYPE_CHECKING:
@@ -180,14 +182,80 @@ def print_table(
     console.print(table)
 
 
+_NUMBER = re.compile(r"\d[\d,.]*")
+
+
+@dataclass
+class _ShownRun:
+    """A run whose progress is shown: its last event, and what has ended since the last line about it.
+
+    `noted`: treatment, status and reason without its numbers -> the first such trial, and the number of further ones.
+    """
+
+    name: str
+    event: Progress
+    came_s: float = 0.0
+    batch_remaining_s: float = 0.0
+    ended: list[Progress] = field(default_factory=list)
+    noted: dict[tuple[str | None, ...], tuple[Progress, int]] = field(default_factory=dict)
+
+    def line(self, now_s: float) -> str:
+        """Return the line on the run at this time (monotonic seconds): block, trial, phase, time left."""
+        event, spent_s = self.event, max(0.0, now_s - self.came_s)
+        parts = ["  ".join(event.place), event.phase_text(spent_s), event.remaining_text(spent_s)]
+        return ", ".join(part for part in parts if part) + self._batch_text()
+
+    def named(self, text: str) -> str:
+        """Return a text after the run's name, if it has one."""
+        return f"{self.name}  {text}" if self.name else text
+
+    def _batch_text(self) -> str:
+        return f"; batch: {format_remaining_time(self.batch_remaining_s)}" if self.batch_remaining_s else ""
+
+    def note_failure(self, event: Progress) -> Progress:
+        """Return the end of a failed trial with its reason, or with the trial that failed first for the same reason."""
+        key = (event.treatment, event.status, _NUMBER.sub("#", event.message))
+        first, more = self.noted.get(key, (event, -1))
+        self.noted[key] = first, more + 1
+        return event if first is event else replace(event, message=f"{event.status}, as {first.trial}")
+
+    def ended_line(self, failures: Sequence[Progress]) -> str:
+        """Return a line on the trials that have ended together; `failures` are those of them that failed."""
+        last, number = self.ended[-1], len(self.ended)
+        if number == 1:
+            return (failures or self.ended)[-1].line() + self._batch_text()
+        ok = f"{number} trials ok" if not failures else f"{number - len(failures)} of {number} trials ok"
+        reasons = [f"; {one.trial} {one.treatment}: {one_line(one.message).rstrip('.')}" for one in failures]
+        text = f"[{last.done}/{last.total}] {last.place[0]}: {ok}{''.join(reasons)}"
+        return (failures or self.ended)[-1].with_remaining(text) + self._batch_text()
+
+    def repeated_lines(self) -> list[str]:
+        """Return a line on each reason for which further trials failed, and forget the reasons."""
+        noted = list(self.noted.values())
+        self.noted.clear()
+        return [
+            f"{first.trial} {first.treatment}: {first.status}, the same in {pluralize(more, 'more trial')}"
+            for first, more in noted
+            if more
+        ]
+
+
 class ProgressDisplay:
-    """Progress of runs on a stream: live bars on a terminal, else plain lines; a context manager around the runs."""
+    """Progress of runs on a stream: live bars on a terminal, else plain lines; a context manager around the runs.
+
+    On a terminal, the line of a bar moves every second; the bar counts trials that have ended. Elsewhere one line is
+    printed for each trial or block that ends, one a second at most, and one after 30 s without any.
+    """
 
     COUNT_AFTER_S, COUNT_EVERY_S, LIVE_COUNT_EVERY_S = 2.0, 5.0, 0.2
+    TICK_S, LINE_EVERY_S, HEARTBEAT_S = 1.0, 1.0, 29.0  # with the second until the next tick: 30 s
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.started = stream, clock.monotonic()
+        self._runs: dict[Hashable, _ShownRun] = {}
         self._tasks: dict[Hashable, TaskID] = {}
+        self._lock = threading.RLock()  # events come in one thread, ticks in another
+        self._printed_s, self._line_s = self.started, -math.inf  # times of the last text, and line on ended trials
 
     @cached_property
     def _console(self) -> Console:
@@ -201,16 +269,20 @@ class ProgressDisplay:
         from rich.progress import Progress as Bars
 
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
-        # no automatic refresh, since in the lab drawing would take CPU time from the measurement
+        # drawn at events and once a second, since in the lab drawing takes CPU time from the measurement
         live = self._console.is_terminal
         return Bars(*columns, console=self._console, transient=True, auto_refresh=False, disable=not live)
 
     def __enter__(self) -> ProgressDisplay:
         self._bars.start()
+        self._end_ticks = clock.every(self.TICK_S, self._tick)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_ticks()
         self._bars.stop()
+        for run in self._runs.values():
+            self._print_repeated(run)
 
     def __call__(self, event: Progress, name: str = "", batch_remaining_s: float = 0.0, key: Hashable = None) -> None:
         """Show an event of a run.
@@ -218,20 +290,59 @@ class ProgressDisplay:
         If several runs are shown, `name` is the run's name and `key` identifies its progress bar. `batch_remaining_s`
         is the expected time in seconds until all runs have ended; 0 if not known.
         """
-        prefix = f"{name}  " if name else ""
-        batch = f"; batch: {format_remaining_time(batch_remaining_s)}" if batch_remaining_s else ""
-        if event.kind == "note":
-            self._print(prefix + event.line())
+        with self._lock:
+            if event.run and (before := self._runs.pop(key, None)):  # a new run, in place of one that may have been cut
+                self._print_repeated(before)
+            if event.kind == "note":
+                self._print(f"{name}  {event.line()}" if name else event.line())
+                return
+            run = self._runs.setdefault(key, _ShownRun(name, event))
+            run.event, run.came_s, run.batch_remaining_s = event, clock.monotonic(), batch_remaining_s
+            if event.kind == "trial-ended":
+                self._show_end(run, event)
+            self._draw(key)
+
+    def _show_end(self, run: _ShownRun, event: Progress) -> None:
+        """Print the end of a trial, or of all trials that were measured together."""
+        run.ended.append(event)
+        if event.beside:
             return
-        if event.kind == "trial-ended" and (event.status != "ok" or not self._console.is_terminal):
-            self._print(f"{prefix}{event.line()}{batch}")
-        where = prefix or f"block {event.block} of {event.blocks}  "
-        text = f"{where}{event.trial} {event.treatment}{event.remaining_text()}{batch}"
+        failures = [run.note_failure(one) for one in run.ended if one.status != "ok"]
+        now_s, is_last = clock.monotonic(), event.done == event.total
+        if self._console.is_terminal:
+            for one in failures:
+                if one in run.ended:  # the others have the reason of an earlier trial
+                    self._print(run.named(one.line()))
+        elif is_last or now_s - self._line_s >= self.LINE_EVERY_S or any(one in run.ended for one in failures):
+            self._line_s = now_s
+            self._print(run.named(run.ended_line(failures)))
+        run.ended = []
+        if is_last:
+            self._print_repeated(run)
+
+    def _print_repeated(self, run: _ShownRun) -> None:
+        for line in run.repeated_lines():
+            self._print(run.named(line))
+
+    def _draw(self, key: Hashable) -> None:
+        run = self._runs[key]
+        text, event = run.named(run.line(clock.monotonic())), run.event
         if key not in self._tasks:
             self._tasks[key] = self._bars.add_task(text, total=event.total)
         visible = event.done < event.total
-        self._bars.update(self._tasks[key], description=text, completed=event.done, visible=visible)
+        self._bars.update(self._tasks[key], description=text, completed=event.done, total=event.total, visible=visible)
         self._bars.refresh()
+
+    def _tick(self) -> None:
+        """Show the seconds that have passed; without a terminal, only after 30 s without a line."""
+        with self._lock, suppress(OSError):  # an error of the stream is raised at the next event
+            now_s, is_live = clock.monotonic(), self._console.is_terminal
+            is_due = now_s - self._printed_s >= self.HEARTBEAT_S
+            for key, run in self._runs.items():
+                if is_live:
+                    self._draw(key)
+                elif is_due and run.event.kind != "trial-ended":
+                    self._print(run.named(f"[{run.event.done}/{run.event.total}] {run.line(now_s)}"))
 
     def step(self, text: str) -> None:
         """Print a text after the number of seconds since this object was made."""
@@ -240,6 +351,7 @@ class ProgressDisplay:
     def _print(self, text: str) -> None:
         from rich.text import Text
 
+        self._printed_s = clock.monotonic()
         self._console.print(Text(clean(text)))
 
     def counter(self, unit: str) -> Callable[[int, int], None]:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+
+LONGEST_CALL_S = 5.0  # waited for the end of a repeated call that is under way
 
 
 class Clock:
@@ -27,6 +30,23 @@ class Clock:
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait for an event for this time at most; return whether it is set."""
         return event.wait(seconds)
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        """Make a call again and again in a thread, each after this time; return a function that ends this."""
+        ended = threading.Event()
+
+        def repeat() -> None:
+            while not ended.wait(seconds):
+                call()
+
+        thread = threading.Thread(target=repeat, name="ticks", daemon=True)
+        thread.start()
+
+        def end() -> None:
+            ended.set()
+            thread.join(LONGEST_CALL_S)
+
+        return end
 
 
 current = Clock()
@@ -50,3 +70,8 @@ def sleep(seconds: float) -> None:
 def wait(event: threading.Event, seconds: float) -> bool:
     """Wait for an event for this time at most; return whether it is set."""
     return current.wait(event, seconds)
+
+
+def every(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+    """Make a call again and again in a thread, each after this time; return a function that ends this."""
+    return current.every(seconds, call)

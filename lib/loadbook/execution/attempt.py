@@ -31,6 +31,7 @@ from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError, ServerFailedError
 from loadbook.execution.load import OUTPUT_RULES, LoadJobs, TrialOutcome, assess_outputs, truncated_outputs
 from loadbook.execution.placement import CHANGES, LOAD, MONITOR, job_name, job_stem
+from loadbook.execution.progress import PHASE_TEXTS
 from loadbook.execution.services import TrialMonitors, TrialServices, cpu_seconds, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
@@ -120,6 +121,7 @@ class Attempt:
             raise
         finally:
             with self.timed("stop"):
+                self._say("stop")
                 self.stop(*limits_s)
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
@@ -132,6 +134,7 @@ class Attempt:
         try:
             for name, run_phase in self.phases().items():
                 with self.timed(name):
+                    self._say(name)
                     run_phase()
             self.assess(connectivity, clock.now() - (self.record.started or 0) - (clock.monotonic() - begun_s))
         except LoadbookError as error:
@@ -176,6 +179,11 @@ class Attempt:
             "ask_after": self._check_after_load,
             "collect": self._collect,
         }
+
+    def _say(self, name: str) -> None:
+        """Report the begin of a phase; the load, whose duration is planned, does so itself."""
+        if text := PHASE_TEXTS.get(name):
+            self.testbed.on_phase(text, trial=self.planned)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -251,7 +259,9 @@ class Attempt:
         drivers = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
         self.services.read_counters("before")
         if self.load.warmup_first:
+            self.testbed.on_phase("warm-up", self.workload.warmup_s, self.planned)
             self.testbed.map(self.load.warm_up, drivers)
+        self.testbed.on_phase(self.load.phase, self.load.planned_s, self.planned)
         before = read_cpu_times(self.testbed, {0: self.services}) if self._measures_cpu else None
         self.load.schedule_start(self.record.clocks)
         self.testbed.map(self.load.start, drivers)

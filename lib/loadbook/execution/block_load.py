@@ -126,6 +126,7 @@ class BlockLoad:
         if not warm:
             return
         planned_s = sum(attempt.workload.warmup_s for attempt in arms.values())
+        self.testbed.on_phase("warm-up", planned_s)
         jobs: dict[str, Job] = {}
         for host in self.drivers:
             steps = tuple(
@@ -162,6 +163,7 @@ class BlockLoad:
         """Let the generators of the arms take turns until each has had `duration_s` of load."""
         numbers, block = list(arms), next(iter(arms.values())).planned.block
         load_s = math.ceil(block_seconds(lengths, len(arms), duration_s))
+        self.testbed.on_phase("load" if name == self.name else "measuring latency", load_s)
         rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         drawn = draw_rounds(len(arms), rounds, f"loadbook slices {self.testbed.plan.seed} {block}")
         orders = [[numbers[k] for k in order] for order in drawn]

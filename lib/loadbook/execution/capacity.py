@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from loadbook.core.errors import HostError
+from loadbook.core.units import format_percent
 from loadbook.execution.attempt import initial_record
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, Begun, BlockRunner
@@ -26,6 +27,7 @@ from loadbook.execution.studies import limits_exceeded_by
 from loadbook.execution.testbed import Testbed
 from loadbook.ingestion.capacity import capacity_of
 from loadbook.stats.capacity import MOST_MARGIN
+from loadbook.stats.objective import LEAST_ACHIEVED
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.capacity import CapacityObjective
 from loadbook.study.rate_search import (
@@ -227,12 +229,22 @@ class CapacityBlock:
         """Return a text on how a probe ended."""
         if probe.missed == "server":
             return f"missed the objective: {probe.reason}"
-        if probe.missed in ("errors", "rate"):
-            which = "too many errors" if probe.missed == "errors" else "too few answers"
-            return f"missed the objective: {which}"
+        if probe.missed == "errors":
+            return "missed the objective: too many errors"
+        if probe.missed == "rate":
+            return f"missed the objective: {self._answers_text(probe)}"
         took_ms, limit_ms = 1000 * self.objective.time_s(probe.margin or 0.0), 1000 * self.objective.within_s
         verb = "met" if probe.missed is None else "missed"
         return f"{verb} the objective: {self.objective.share_text} within {took_ms:.3g} ms of {limit_ms:g} ms"
+
+    def _answers_text(self, probe: ProbeRecord) -> str:
+        """Return a text on a probe with too few answers: how many of how many that were offered came in time."""
+        load = next(arm.workload for arm in self.attempts if any(own is probe for own in arm.capacity.probes))
+        offered = int(probe.rate_per_s * self.objective.probe_load(load, probe.rate_per_s).duration_s + 1e-6)
+        in_time = round((probe.share_within or 0.0) * offered)
+        least = format_percent(LEAST_ACHIEVED, decimals=0, signed=False)
+        limits = f"within {1000 * self.objective.within_s:g} ms, and fewer than {least} at all"
+        return f"{in_time:,} of {offered:,} offered requests were answered {limits}"
 
     def _no_bracket_text(self, exploration: Exploration, arm: SearchedArm) -> str:
         """Return the reason why an arm's capacity was not found, with a remedy."""

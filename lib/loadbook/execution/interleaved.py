@@ -20,6 +20,7 @@ from loadbook.execution.cpu_samplers import CpuSamplers
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.load import GRACE_S
 from loadbook.execution.placement import LOAD, MONITOR, job_name
+from loadbook.execution.progress import PHASE_TEXTS
 from loadbook.execution.services import (
     CpuTimes,
     ServiceKey,
@@ -104,6 +105,7 @@ class InterleavedBlock:
             limits_s = CANCEL_S, RESTORE_S
             raise
         finally:
+            self.testbed.on_phase(PHASE_TEXTS["stop"])
             self.stop(*limits_s)
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.attempts[0].folder / transcript_name(alias), host.take_transcript())
@@ -138,6 +140,7 @@ class InterleavedBlock:
     def _each(self, phase: str, connectivity: Connectivity) -> None:
         """Run a phase for every arm that has not failed yet, one arm after the other."""
         run_phase = self.arm_phases()[phase]
+        self.testbed.on_phase(PHASE_TEXTS[phase])
         for arm, attempt in list(self._alive.items()):
             self._guarded(attempt, phase, partial(run_phase, arm, attempt), connectivity)
 
@@ -158,6 +161,8 @@ class InterleavedBlock:
         if not self._alive:
             return
         begun_s = clock.monotonic()
+        if text := PHASE_TEXTS.get(phase):  # the load, whose parts have planned durations, reports them itself
+            self.testbed.on_phase(text)
         try:
             call()
         except LoadbookError as error:

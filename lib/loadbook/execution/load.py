@@ -200,6 +200,11 @@ class LoadJobs:
         return 0.0 if self.warmup_first else self.workload.warmup_s
 
     @property
+    def phase(self) -> str:
+        """Return what the measurement's job does: the load, after the warm-up unless that has a job of its own."""
+        return "warm-up and load" if self._warmup_s else "load"
+
+    @property
     def planned_s(self) -> float:
         """Planned seconds from the jobs' start to the end of the measurement."""
         return self.lead_s + self._warmup_s + self.workload.duration_s

@@ -8,8 +8,11 @@ and a resumed run repeats these trials.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, LoadbookError
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.attempt_store import AttemptStore
@@ -52,7 +55,8 @@ def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason
 
 def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None) -> None:
     lost: list[TrialRecord] = []
-    clock = _TimeEstimate(testbed, len(list(store.pending())))
+    estimate = _TimeEstimate(testbed, len(list(store.pending())), on_event)
+    testbed.on_phase = estimate.on_phase
     plan = testbed.plan
     blocks: CapacityBlocks | InterleavedBlocks | None = None
     if plan.study.capacity:
@@ -63,15 +67,18 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
         together = list(group)
         if until is not None and together[0].block > plan.latency_blocks + until:
             return
-        on_event(clock.event(together[0], "trial-started", "running"))
+        estimate.begin(together)
+        on_event(estimate.event(together[0], "trial-started", "running", beside=len(together) - 1))
         if blocks is not None and plan.runs_together(together[0].block):
             records = blocks.run(together)
         else:
             records = [_run_trial(testbed, store, together[0], on_event)]
-        for planned, record in zip(together, records, strict=True):
-            clock.left -= 1
+        estimate.end(records)
+        for number, (planned, record) in enumerate(zip(together, records, strict=True), 1):
+            if record.capacity and (found := record.capacity.capacity_per_s) is not None:
+                on_event(Progress("note", f"{planned.trial}  {planned.treatment}: capacity {found:,.0f}/s"))
             text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
-            on_event(clock.event(planned, "trial-ended", text, record))
+            on_event(estimate.event(planned, "trial-ended", text, record.status, len(records) - number))
             # a lost host or a full disk is not the fault of the treatment
             host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
             lost = [*lost, record] if host_fault else []
@@ -125,17 +132,56 @@ def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> Loadb
 
 
 class _TimeEstimate:
-    """Estimates the remaining time from the durations of the trials so far."""
+    """Makes the events about trials, with the remaining time by the durations of the last block's trials.
 
-    def __init__(self, testbed: Testbed, left: int) -> None:
-        self.plan, self.left = testbed.plan, left
+    Trials that were measured together have the same time left when they end.
+    """
+
+    def __init__(self, testbed: Testbed, left: int, on_event: OnEvent) -> None:
+        self.plan, self.left, self.report = testbed.plan, left, on_event
         self.took: list[float] = []
+        self.together: Sequence[PlannedTrial] = ()
+        self.begun_s = 0.0
 
-    def event(self, planned: PlannedTrial, kind: Kind, message: str, record: TrialRecord | None = None) -> Progress:
-        """Return an event about one trial, with the remaining time; `record` is given once the trial has ended."""
-        if record and record.duration_s is not None:
-            self.took.append(record.duration_s)
-        each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
-        place = (planned.trial, planned.treatment, planned.block, self.plan.latency_blocks + self.plan.blocks)
-        total, status = len(self.plan.trials), record.status if record else None
-        return Progress(kind, message, *place, total - self.left, total, status, self.left * each_s)
+    def begin(self, together: Sequence[PlannedTrial]) -> None:
+        """Take the trials that begin now."""
+        self.together, self.begun_s = together, clock.monotonic()
+
+    def end(self, records: Sequence[TrialRecord]) -> None:
+        """Take the records of the trials that have ended."""
+        self.took += [record.duration_s for record in records if record.duration_s is not None]
+        self.left -= len(records)
+        self.together = ()
+
+    @property
+    def remaining_s(self) -> float:
+        """Expected seconds to the end of the plan."""
+        newest = self.took[-len(self.plan.treatments) :]  # the first block alone explores, or measures latencies
+        each_s = sum(newest) / len(newest) if newest else self.plan.trial_s
+        spent_s = clock.monotonic() - self.begun_s if self.together else 0.0
+        now = len(self.together)
+        return (self.left - now) * each_s + max(0.0, now * each_s - spent_s)
+
+    def event(
+        self, planned: PlannedTrial, kind: Kind, message: str, status: str | None = None, beside: int = 0
+    ) -> Progress:
+        """Return an event about one trial, `beside` others of its block; `status` is given once it has ended."""
+        own = self._block_event(planned, kind, message, self.left + (beside if status else 0))
+        return replace(own, trial=planned.trial, treatment=planned.treatment, status=status, beside=beside)
+
+    def on_phase(self, phase: str, planned_s: float | None = None, trial: PlannedTrial | None = None) -> None:
+        """Report the begin of a phase of the trials that run."""
+        if not self.together:
+            return
+        event = replace(self._block_event(self.together[0], "phase", phase, self.left), phase_s=planned_s)
+        if trial is not None:
+            event = replace(event, trial=trial.trial, treatment=trial.treatment)
+        with contextlib.suppress(OSError):  # a stream that is closed ends the run between trials, not within one
+            self.report(event)
+
+    def _block_event(self, planned: PlannedTrial, kind: Kind, message: str, left: int) -> Progress:
+        blocks, total = self.plan.latency_blocks + self.plan.blocks, len(self.plan.trials)
+        return Progress(
+            kind, message, block=planned.block, blocks=blocks, done=total - left, total=total,
+            remaining_s=self.remaining_s,
+        )  # fmt: skip

@@ -205,6 +205,7 @@ ASSUMED_SD = ASSUMED_CV * 2**0.5
 ASSUMED_PAIRS = 200
 ALPHA = 0.05
 MAX_NAMED_RUNS = 3
+LEAST_ROUNDED = 100  # blocks
 
 
 @dataclass(frozen=True)
@@ -465,35 +466,49 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
     if forecast.blocks_needed is None:
         return "more than 10,000 blocks"
     needed, bounds = forecast.blocks_needed, forecast.blocks_needed_range
-    span = f" ({bounds[0]} to {bounds[1]})" if bounds else ""
-    return f"{needed} blocks{span}, {format_duration(forecast.hours(needed) * 3600)},"
+    about = "about " if needed >= LEAST_ROUNDED else ""
+    span = f" ({round_blocks(bounds[0]):,} to {round_blocks(bounds[1]):,})" if bounds else ""
+    return f"{about}{round_blocks(needed):,} blocks{span}, {format_duration(forecast.hours(needed) * 3600)},"
 
 
-def noise_cost_text(forecast: PowerForecast) -> str:
-    """Return a text with the number of blocks needed at the recorded noise and at twice that noise."""
+def round_blocks(number: int) -> int:
+    """Return a forecast number of blocks with two digits if it has more, as it is not known better."""
+    return number if number < LEAST_ROUNDED else int(float(f"{number:.1e}"))
+
+
+def noise_cost_text(forecast: PowerForecast) -> str | None:
+    """Return a text with the blocks needed at twice the recorded noise and at this noise; None if none is recorded."""
     if forecast.sd_range is None or forecast.blocks_needed is None:
-        return "how many more blocks that takes is not known, as no noise is recorded on these hosts yet"
-    noise, effect = (format_percent(value, signed=False) for value in (forecast.sd, forecast.effect))
+        return None
+    needed = round_blocks(forecast.blocks_needed)
     return (
-        f"at the noise recorded on these hosts ({noise} between two trials of a block) {effect} needs "
-        f"{forecast.blocks_needed} blocks, at twice that noise about {4 * forecast.blocks_needed}"
+        f"at twice the noise recorded on these hosts, {_short_percent(forecast.effect)} needs "
+        f"{round_blocks(4 * forecast.blocks_needed):,} blocks in place of {needed:,}"
     )
 
 
 def underpowered_note(forecast: PowerForecast) -> str | None:
-    """Return a warning if the plan has too few blocks to detect its margin, or to certify a rate, else None."""
+    """Return a note if the plan has too few blocks to detect its margin, or to certify a rate, else None."""
     objective = forecast.plan.study.capacity
     if objective and objective.least_starts:
         too_few = forecast.plan.blocks < objective.least_starts
         return f"certified: {objective.certified_if_text(forecast.plan.blocks)}" if too_few else None
     if not forecast.underpowered:
         return None
-    effect, noise = (format_percent(value, signed=False) for value in (forecast.effect, forecast.sd))
-    detected = "nothing" if forecast.detectable is None else format_percent(forecast.detectable, signed=False)
-    return (
-        f"{forecast.plan.blocks} blocks detect {detected}; {effect} needs {blocks_needed_text(forecast)} "
-        f"at a noise of {noise} ({forecast.source})"
-    )
+    sees = "This run has too few blocks to see any difference."
+    if forecast.detectable is not None:
+        sees = f"This run can see differences of {_short_percent(forecast.detectable)} or more."
+    remedy, bounds = "more than 10,000 blocks", forecast.blocks_needed_range
+    if (needed := forecast.blocks_needed) is not None:
+        span = f"; {round_blocks(bounds[0]):,} to {round_blocks(bounds[1]):,} blocks" if bounds else ""
+        remedy = f"--blocks {round_blocks(needed)} ({format_duration(forecast.hours(needed) * 3600)}{span})"
+    origin = "assumed" if forecast.sd_range is None else "recorded"
+    return f"{sees} For {_short_percent(forecast.effect)}: {remedy}. (Noise {origin}: {_short_percent(forecast.sd)}.)"
+
+
+def _short_percent(value: float) -> str:
+    """Return a ratio in percent with two digits, without a zero at the end: 2 %, 3.5 %, 18 %."""
+    return format_percent(float(f"{value:.2g}"), decimals=1 if value < 0.0995 else 0, signed=False).replace(".0", "")
 
 
 def _percent_text(value: float, span: tuple[float, float] | None) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
-from loadbook.core.units import format_bytes, format_duration
+from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
@@ -297,6 +297,7 @@ def hex_address(address: str) -> str:
         return ""
 
 
+WHOLE_CPU = 0.95  # from this share on
 # $1: an address in the format of /proc/net/tcp (empty: any); others: hex ports; CPU times are read twice
 BACKGROUND_LOAD_SCRIPT = """
 address=${1:-[0-9A-F]*}
@@ -354,7 +355,7 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
     used = _cpus_in_use(first, rest, mask)
     load = float(values["load"][0]) if "load" in values else 0.0
     if used > foreign_cpu:
-        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): run top there to see which"
+        yield (f"other programs use {_cpus_text(used, len(mask))} now. Results will be vague; `top` there shows which.")
     elif load > max(1, len(mask)):
         yield f"its load average is {load:g}: a program used it until now, or waits for its disks"
     for fields in lines:
@@ -368,6 +369,15 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
         if left_s is not None and left_s < hours * 3600:
             wait = format_duration(left_s)
             yield f"{fields[1]}.timer starts a package manager in {wait}, during the run: systemctl stop it"
+
+
+def _cpus_text(used: float, number: int) -> str:
+    """Return how many of a host's CPUs are used: the whole CPU, 80 % of its CPU, 1.3 of its 4 CPUs."""
+    if used >= WHOLE_CPU * number:
+        return "the whole CPU" if number == 1 else f"all {number} CPUs"
+    if number == 1:
+        return f"{format_percent(used, decimals=0, signed=False)} of its CPU"
+    return f"{used:.1f} of its {number} CPUs"
 
 
 def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:

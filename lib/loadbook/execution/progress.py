@@ -9,24 +9,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from loadbook.core import clock
 from loadbook.core.errors import HostError
 from loadbook.core.text import one_line
-from loadbook.core.units import format_duration, format_remaining_time
+from loadbook.core.units import NBSP, format_duration, format_remaining_time
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, InUseError, LockOwner, parse_owners, script_command
 from loadbook.hosts.remote import connect
+from loadbook.study.plan import PlannedTrial
 
-Kind = Literal["note", "trial-started", "trial-ended"]
+Kind = Literal["note", "trial-started", "phase", "trial-ended"]
 
 
 @dataclass(frozen=True)
 class Progress:
     """One event; `remaining_s` is the expected time (s) to the end of the plan, None if it is not known.
 
-    `run` is the run's id in the event that announces the run; None in all others.
+    `trial` and `treatment` are None for a phase of a whole block. `run` is the run's id in the event that announces the
+    run; None in all others. `phase_s`: planned duration (s) of a phase, None if it has none. `beside`: number of the
+    block's trials that start or end together with this one, and whose events follow (end) or are left out (start).
     """
 
     kind: Kind
@@ -40,17 +43,42 @@ class Progress:
     status: str | None = None
     remaining_s: float | None = None
     run: str | None = None
+    phase_s: float | None = None
+    beside: int = 0
 
     def line(self) -> str:
         """Return the event as one line of plain text."""
         if self.kind == "note":
             return one_line(self.message)
-        where = f"[{self.done}/{self.total}] block {self.block} of {self.blocks}"
-        return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.remaining_text()}"
+        where = f"[{self.done}/{self.total}] {'  '.join(self.place)}"
+        return self.with_remaining(f"{where}: {one_line(self.message)}")
 
-    def remaining_text(self) -> str:
-        """Return the expected remaining time as the end of a line; "" if it is not known."""
-        return "" if self.remaining_s is None else f", {format_remaining_time(self.remaining_s)}"
+    @property
+    def place(self) -> list[str]:
+        """The block, and trial and treatment unless a whole block is meant: ["block 3 of 10", "t0009 as-is"]."""
+        block = f"block {self.block} of {self.blocks}"
+        is_block = self.trial is None or (self.kind == "trial-started" and self.beside > 0)
+        return [block] if is_block else [block, f"{self.trial} {self.treatment}"]
+
+    def phase_text(self, spent_s: float) -> str:
+        """Return a phase with its seconds so far: "load 4 of 22 s", "starting services 3 s"; "" for other events."""
+        if self.kind != "phase":
+            return ""
+        if self.phase_s is not None:
+            return f"{self.message} {int(spent_s)} of {self.phase_s:.0f}{NBSP}s"
+        return f"{self.message} {int(spent_s)}{NBSP}s" if spent_s >= 1 else self.message
+
+    def remaining_text(self, spent_s: float = 0.0) -> str:
+        """Return the expected time to the end of the plan, so many seconds after the event; "" if it is not known."""
+        if self.remaining_s is None:
+            return ""
+        return format_remaining_time(max(1.0, self.remaining_s - spent_s) if self.remaining_s > 0 else 0.0)
+
+    def with_remaining(self, text: str) -> str:
+        """Return a text followed by the remaining time; a reason, which may be sentences, by a semicolon."""
+        if not (left := self.remaining_text()):
+            return text
+        return f"{text}, {left}" if self.status in (None, "ok") else f"{text.rstrip('.')}; {left}"
 
 
 OnEvent = Callable[[Progress], None]
@@ -60,6 +88,29 @@ Confirm = Callable[[str], bool]
 
 def ignore_event(event: Progress) -> None:
     """Ignore an event."""
+
+
+class OnPhase(Protocol):
+    """Called at the begin of a phase of a trial, or of a block that is measured as a whole."""
+
+    def __call__(self, phase: str, planned_s: float | None = None, trial: PlannedTrial | None = None) -> None:
+        """Take a phase with its planned duration (s), if it has one, and its trial; None: the whole block."""
+
+
+def ignore_phase(phase: str, planned_s: float | None = None, trial: PlannedTrial | None = None) -> None:
+    """Ignore the begin of a phase."""
+
+
+# the phases of a trial without a planned duration, by their names in trial.json (`phases_s`)
+PHASE_TEXTS = {
+    "reset": "waiting until hosts are at rest",
+    "configure": "writing configurations",
+    "start": "starting services",
+    "ask_before": "checking the page",
+    "ask_after": "reading counters",
+    "collect": "collecting results",
+    "stop": "stopping services",
+}
 
 
 # polls are rare, since each takes some milliseconds of CPU time on a host that runs another measurement

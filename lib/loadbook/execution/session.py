@@ -230,8 +230,8 @@ class RunSession:
             return
         for message in messages:
             self._note(f"warning: {message}")
-        forecast = forecast_power(self.layout, self.selection.plan, self.hosts_file)
-        self._note(f"warning: other programs make results noisier: {noise_cost_text(forecast)}")
+        if cost := noise_cost_text(forecast_power(self.layout, self.selection.plan, self.hosts_file)):
+            self._note(f"warning: {cost}")
         if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
             hint = "stop them, or start all the same: loadbook run ... --yes"
             raise UsageError("not started: other programs use the hosts", hint)

@@ -14,6 +14,7 @@ from loadbook.core import clock
 from loadbook.core.errors import HostError, LoadbookError, UsageError
 from loadbook.execution import studies
 from loadbook.execution.placement import DELAY_ROLE, DELAY_SERVICE, Placement, needs_userspace_delay, place_services
+from loadbook.execution.progress import OnPhase, ignore_phase
 from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import LockRequest
@@ -38,7 +39,8 @@ class Testbed:
     `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
     alias and tool. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a replay
     repeats. `configurations` has role, host, service and digest of the configurations of each treatment. `ended` is set
-    at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
+    at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks. `on_phase` is called at
+    the begin of a phase of a trial or block.
     """
 
     plan: Plan
@@ -59,6 +61,7 @@ class Testbed:
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     not_restored: list[NotRestoredError] = field(default_factory=list)
+    on_phase: OnPhase = ignore_phase
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
         """Set the trial in whose transcripts the following calls are recorded; None: the transcripts of the run."""

@@ -123,7 +123,7 @@ class RunProgress(Displayable):
 
     @property
     def line(self) -> str:
-        """One line with block, trial, number of trials done and the time left."""
+        """One line with block, trial, phase, number of trials done and the time left."""
         return self.state.line(self.now)
 
     def _block(self) -> Block:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -124,10 +123,9 @@ def test_circle_of_jump_hosts_is_reported(lab, config):
 def test_hanging_command_of_match_exec_is_reported(lab, config, monkeypatch):
     config.write_text('Match exec "sleep 30"\n  Port 9\n')
     monkeypatch.setattr(ssh_config, "ASK_TIMEOUT_S", 0.5)
-    begun = time.monotonic()
     with pytest.raises(UsageError, match=r"ssh -G web1: no answer within 0\.5 s") as refused:
         endpoint(lab, config, "web1")
-    assert time.monotonic() - begun < 15 and "Match exec" in refused.value.hint
+    assert "Match exec" in refused.value.hint
 
 
 def test_ssh_is_asked_once_for_each_name(config, tmp_path):

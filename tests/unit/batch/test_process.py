@@ -105,3 +105,20 @@ def test_state_of_a_run_is_unchanged_after_writing_and_reading_it(tmp_path, monk
     assert read_state(tmp_path) == state
     assert (state.not_ok, state.notes, state.share, state.completes_block) == ({"lost": 1}, ["new run"], 0.5, True)
     assert state.line(state.event_time).startswith("block 1 of 2 · t1 a · 2 of 4 trials done · ")
+
+
+def test_line_of_a_run_names_the_phase_and_counts_its_seconds(tmp_path):
+    state_file = StateFile(Layout(tmp_path), tmp_path, job())
+    about: dict[str, Any] = {"block": 3, "blocks": 10, "done": 8, "total": 40, "remaining_s": 240.0}
+    started = Progress("trial-started", "running", "t0009", "as-is", beside=3, **about)
+    for event, words in (
+        (started, "block 3 of 10 · 8 of 40 trials done · 4 min left"),
+        (
+            Progress("phase", "load", phase_s=22.0, **about),
+            "block 3 of 10 · load 4 of 22 s · 8 of 40 trials done · 4 min left",
+        ),
+    ):
+        state_file("event", event=asdict(event))
+        state = read_state(tmp_path)
+        assert state is not None
+        assert state.line(state.event_time + 4.5).replace("\u00a0", " ") == words

@@ -242,6 +242,22 @@ def test_lines_on_probes_say_how_long_requests_took(blocks):
     assert late.endswith(f"missed the objective: 99 % within {20 * 1.139:.3g} ms of 20 ms")
 
 
+def test_line_on_a_probe_with_too_few_answers_says_how_many_of_how_many_came_in_time(blocks, monkeypatch):
+    runner, judged = blocks(), Probing.result
+
+    def too_few(self, phase):
+        probe = judged(self, phase)
+        return probe.model_copy(update={"missed": "rate", "share_within": 0.25}) if probe.missed else probe
+
+    monkeypatch.setattr(Probing, "result", too_few)
+    runner.search(1)
+    line = next(line for line in runner.said if "small" in line and "missed" in line)
+    assert line.endswith(
+        "1,139/s missed the objective: 1,424 of 5,695 offered requests were answered within 20 ms, "
+        "and fewer than 98\u00a0% at all"
+    )
+
+
 def test_capacities_of_recorded_trials_are_known_to_a_resumed_run(blocks):
     runner = blocks()
     for record in runner.search(1).values():

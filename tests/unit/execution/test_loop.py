@@ -24,7 +24,7 @@ from loadbook.hosts.inventory import HostsFile
 from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, read_ledger, trial_states
 from loadbook.store.paths import RunPaths
-from loadbook.store.trial_record import DriverRecord, read_json
+from loadbook.store.trial_record import CapacityRecord, DriverRecord, read_json
 from loadbook.study.plan import make_plan, parse_plan
 from loadbook.tools import base
 from recorded_run import STUDY, copy_recorded_run
@@ -49,7 +49,7 @@ def make_testbed(plan):
 class Scripted:
     """An attempt whose end is written down beforehand: "interrupt", or a status, "~" before it for a transient one.
 
-    A reason may follow the status, after a colon.
+    A reason may follow the status, after a colon; after "ok" a capacity (1/s).
     """
 
     script: ClassVar[list[str]] = []
@@ -67,6 +67,10 @@ class Scripted:
         self.retry = word.startswith("~")
         status, _, reason = word.lstrip("~").partition(":")
         self.record.status, self.record.reason = status, reason or "scripted"  # type: ignore[assignment]
+        if status == "ok" and reason:
+            self.record.capacity = CapacityRecord(
+                within_s=0.02, share=0.99, errors=0.001, metric="latency", capacity_per_s=float(reason)
+            )
         driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
         self.record.drivers = [driver] if self.record.status in PUBLISHED_STATUSES else []
         return self.record
@@ -74,19 +78,19 @@ class Scripted:
 
 @pytest.mark.parametrize(
     ("remaining_s", "words"),
-    [(None, ""), (0.0, ", done"), (0.2, ", 1 s left"), (49.6, ", 50 s left"), (119.0, ", 2 min left"),
-     (95.0, ", 2 min left"), (3900.0, ", 1 h 5 min left")],
+    [(None, ""), (0.0, "done"), (0.2, "1 s left"), (49.6, "50 s left"), (119.0, "2 min left"),
+     (95.0, "2 min left"), (3900.0, "1 h 5 min left")],
 )  # fmt: skip
 def test_remaining_time_is_printed_in_seconds_or_minutes(remaining_s, words):
     assert Progress("trial-ended", "ok", remaining_s=remaining_s).remaining_text().replace("\u00a0", " ") == words
 
 
-def run_scripted(plan, raw, script, monkeypatch):
+def run_scripted(plan, raw, script, monkeypatch, on_event=ignore_event):
     monkeypatch.setattr(loop, "Attempt", Scripted)
     monkeypatch.setattr(Scripted, "script", list(script))
     paths = RunPaths(raw, raw)
     with Ledger(paths.ledger) as ledger:
-        loop.execute_plan(make_testbed(plan), AttemptStore(make_testbed(plan), paths, ledger), ignore_event)
+        loop.execute_plan(make_testbed(plan), AttemptStore(make_testbed(plan), paths, ledger), on_event)
     return paths
 
 
@@ -228,3 +232,49 @@ def test_controller_crash_while_a_block_is_recorded_leaves_all_arms_complete_or_
 def forget_last_line(ledger):
     lines = ledger.read_text().splitlines(keepends=True)
     ledger.write_text("".join(lines[:-1]))
+
+
+def test_event_of_a_phase_has_the_time_left_and_a_closed_stream_does_not_end_a_trial(plan, clock):
+    events: list[Progress] = []
+    estimate = loop._TimeEstimate(make_testbed(plan), 8, events.append)
+    estimate.on_phase("load")  # no trial runs
+    estimate.begin(plan.trials[:2])
+    clock.turn(plan.trial_s)
+    estimate.on_phase("load", 10.0)
+    clock.turn(100 * plan.trial_s)
+    estimate.on_phase("load", 10.0, plan.trials[1])
+    first, second = events
+    assert first.remaining_s == pytest.approx(7 * plan.trial_s, abs=0.1)
+    assert second.remaining_s == pytest.approx(6 * plan.trial_s, abs=0.1)
+    assert (first.trial, second.trial, second.phase_s, second.done) == (None, "t0002", 10.0, 0)
+
+    def closed(event: Progress) -> None:
+        raise BrokenPipeError
+
+    estimate.report = closed
+    estimate.on_phase("load")
+    assert len(events) == 2
+
+
+def test_capacity_of_a_treatment_is_printed_when_its_search_ends(plan, tmp_path, monkeypatch):
+    events: list[Progress] = []
+    run_scripted(plan, tmp_path, ["ok:1712.4", "invalid:no rate meets the objective"], monkeypatch, events.append)
+    treatment = plan.trials[0].treatment
+    assert [event.line() for event in events if event.kind == "note"] == [f"t0001  {treatment}: capacity 1,712/s"]
+    assert [event.kind for event in events[:3]] == ["trial-started", "note", "trial-ended"]
+
+
+def test_time_left_follows_from_the_trials_of_the_last_block(plan):
+    estimate = loop._TimeEstimate(make_testbed(plan), 8, ignore_event)
+    for each_s, left_s in ((30.0, 4 * 30.0), (10.0, 0.0)):
+        block = plan.trials[:4]
+        records = [initial_record(make_testbed(plan), planned, 1) for planned in block]
+        for record in records:
+            record.duration_s = each_s
+        estimate.begin(block)
+        estimate.end(records)
+        ended = [estimate.event(planned, "trial-ended", "ok", "ok", 3 - k) for k, planned in enumerate(block)]
+        assert [event.remaining_s for event in ended] == [left_s] * 4
+        assert [event.done for event in ended] == [k + (4 if each_s == 10 else 0) for k in (1, 2, 3, 4)]
+    estimate.left = 2
+    assert estimate.remaining_s == 20.0

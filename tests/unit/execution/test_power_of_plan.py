@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, t
 
+from loadbook.core.units import format_duration
 from loadbook.execution.power import aa_arms, forecast_power, noise_samples, power_lines, underpowered_note
 from loadbook.execution.studies import load_study
 from loadbook.store import trial_record
@@ -181,10 +182,31 @@ def test_plan_skips_unreadable_runs(layout):
 def test_plan_with_too_few_blocks_prints_the_number_needed(layout):
     plan = planned(layout)
     keep(layout, plan, Given(sd=0.06))
-    said = underpowered_note(forecast_power(layout, replace(plan, blocks=8, trials=plan.trials[:16])))
-    assert said.startswith("8 blocks detect ")
-    assert "2.0\u00a0% needs " in said and "run 20261120-100000 of noise" in said
-    assert "4 blocks detect nothing" in underpowered_note(forecast_power(layout, replace(plan, blocks=4)))
+    forecast = forecast_power(layout, replace(plan, blocks=8, trials=plan.trials[:16]))
+    exact = replace(
+        forecast, detectable=0.0523, sd=0.1823, blocks_needed=604, blocks_needed_range=(259, 2285), effect=0.02
+    )
+    minutes = format_duration(exact.hours(604) * 3600).replace("\u00a0", " ")
+    assert said(exact) == (
+        f"This run can see differences of 5.2 % or more. For 2 %: --blocks 600 ({minutes}; 260 to 2,300 blocks). "
+        "(Noise recorded: 18 %.)"
+    )
+    assumed = replace(exact, sd=0.0354, sd_range=None, blocks_needed=28, blocks_needed_range=None)
+    minutes = format_duration(exact.hours(28) * 3600).replace("\u00a0", " ")
+    assert said(assumed).endswith(f"For 2 %: --blocks 28 ({minutes}). (Noise assumed: 3.5 %.)")
+    few = forecast_power(layout, replace(plan, blocks=4))
+    assert said(few).startswith("This run has too few blocks to see any difference. For 2 %: --blocks ")
+    assert "For 2 %: more than 10,000 blocks. " in said(replace(few, blocks_needed=None, blocks_needed_range=None))
+
+
+def said(forecast):
+    return underpowered_note(forecast).replace("\u00a0", " ")
+
+
+def test_needed_blocks_of_a_plan_are_rounded(layout):
+    plan = planned(layout)
+    forecast = replace(forecast_power(layout, plan), blocks_needed=604, blocks_needed_range=(259, 2285))
+    assert any(line.startswith("needed      about 600 blocks (260 to 2,300), ") for line in power_lines(forecast))
 
 
 def test_plan_with_more_comparisons_needs_more_blocks(layout):

@@ -7,6 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 
+from loadbook.execution.progress import Progress
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import execution_text
@@ -56,3 +57,25 @@ def test_recorded_interleaved_run_tells_rates_and_latencies_of_different_blocks(
     assert (latency.blocks, latency.execution) == (1, "plain")
     assert execution_text(data).startswith("interleaved: 3 treatments took turns in random order, in slices of ")
     assert execution_text(data).endswith("; latencies from 1 plain block before")
+
+
+def test_interleaved_block_reports_its_phases_and_one_time_left_for_all_arms(layout):
+    recorded, events = layout.run(STUDY, layout.resolve_run(STUDY)), list[Progress]()
+    run_study(layout, STUDY, recorded.raw / "hosts.toml", new=True, on_event=events.append)
+    own = [event for event in events if event.block == 2 and event.kind != "note"]
+    begun, phases = own[0], [event for event in own if event.kind == "phase"]
+    assert (begun.kind, begun.beside, begun.place) == ("trial-started", 2, ["block 2 of 3"])
+    assert [event.message for event in phases] == [
+        "waiting until hosts are at rest", "writing configurations", "starting services", "checking the page",
+        "measuring latency", "warm-up", "load", "reading counters", "collecting results", "stopping services",
+    ]  # fmt: skip
+    assert all(event.place == ["block 2 of 3"] and event.done == 3 for event in phases)
+    planned_s = {event.message: event.phase_s for event in phases if event.phase_s}
+    assert set(planned_s) == {"measuring latency", "warm-up", "load"} and min(planned_s.values()) > 0.5
+    ended = [event for event in own if event.kind == "trial-ended"]
+    assert [(event.done, event.beside) for event in ended] == [(4, 2), (5, 1), (6, 0)]
+    assert len({event.remaining_s for event in ended}) == 1
+    assert phases[0].remaining_s >= phases[-1].remaining_s > ended[0].remaining_s
+    alone = [event for event in events if event.kind == "phase" and event.block == 1]
+    assert alone[0].place == ["block 1 of 3", f"{alone[0].trial} {alone[0].treatment}"]
+    assert {"warm-up and load"} == {event.message for event in alone if event.phase_s}

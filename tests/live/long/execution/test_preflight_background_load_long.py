@@ -47,7 +47,7 @@ def test_background_load_is_reported_before_the_run_and_flagged_on_the_trial(lab
     with foreign_load(cpus):
         run = run_study(layout, "small", lab.hosts_file, on_event=lambda event: said.append(event.line()))
     before = said[: next(k for k, line in enumerate(said) if "t0001" in line)]
-    warned = [line for line in before if line.startswith("warning: host web: others use ")]
+    warned = [line for line in before if line.startswith("warning: host web: other programs use ")]
     assert warned, before
     paths = layout.run("small", run)
     ingest(paths)
