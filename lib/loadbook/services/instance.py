@@ -25,6 +25,7 @@ PROBE_TIMEOUT_S = 2.0  # of a request to a service
 CONTROL_TIMEOUT_S = 20.0
 MAX_COMMAND_CHARS = 80
 MAX_OUTPUT_CHARS = 800
+MAX_ERRORS, MAX_ERROR_CHARS = 3, 240
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
 # prints the local address (hex) of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
@@ -270,10 +271,15 @@ class Instance:
         return done.stdout
 
     def _error(self, problem: str, output: bytes) -> ServiceError:
-        """Return the error with an excerpt of the software's output, and the hint of the service for it."""
-        messages = self.spec.errors
-        hint = messages.hint(output.decode(errors="replace")) if messages else None
-        return ServiceError(self.host.alias, problem + self._excerpt(output), hint)
+        """Return the error with the errors in the software's output, or an excerpt, and the hint of the service.
+
+        Paths in the instance's own folder are shown as relative ones.
+        """
+        messages, text = self.spec.errors, output.decode(errors="replace")
+        hint = messages.hint(text) if messages else None
+        errors = messages.errors(text.replace(f"{self.rendered.context.dir}/", "")) if messages else []
+        short = [error if len(error) <= MAX_ERROR_CHARS else f"{error[:MAX_ERROR_CHARS]} ..." for error in errors]
+        return ServiceError(self.host.alias, problem + ("\n".join(short[:MAX_ERRORS]) or self._excerpt(output)), hint)
 
     def _excerpt(self, output: bytes) -> str:
         """Return at most MAX_OUTPUT_CHARS of the software's output: its errors first, or the end of the output."""

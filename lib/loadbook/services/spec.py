@@ -146,12 +146,18 @@ class Commands(ServiceModel):
     effective: Argv | None = None
 
 
+def line_text(match: re.Match[str]) -> str:
+    """Return what a pattern's groups match in a line; the whole line if the pattern has no groups."""
+    return ("".join(text or "" for text in match.groups()) if match.re.groups else match.string).strip()
+
+
 class ErrorMessages(ServiceModel):
     """Error messages of the software: which lines of its output are errors, and the user's next step for some of them.
 
     Attributes
     ----------
-    line : matches the lines that give the reason of a failure; messages show them before warnings and notes.
+    line : matches the lines that give the reason of a failure. If it has groups, a message shows only what they match,
+        without times and process ids.
     hints : pattern of a line -> text that says what to do.
     """
 
@@ -161,6 +167,11 @@ class ErrorMessages(ServiceModel):
     def errors_first(self, output: str) -> str:
         """Return the lines of the output in their order, but with the errors before all others."""
         return "\n".join(sorted(output.splitlines(), key=lambda line: not re.search(self.line, line)))
+
+    def errors(self, output: str) -> list[str]:
+        """Return the different errors of the output, each as one line."""
+        matches = filter(None, (re.search(self.line, line) for line in output.splitlines()))
+        return list(dict.fromkeys(line_text(match) for match in matches))
 
     def hint(self, output: str) -> str | None:
         """Return the hint of the first pattern that matches a line of the output; None if none does."""
