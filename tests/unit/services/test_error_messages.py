@@ -41,3 +41,37 @@ def test_nginx_errors_of_own_files_have_a_remedy(output, remedy):
     messages = load_service("nginx").errors
     assert messages
     assert remedy in (messages.hint(output) or "")
+
+
+def test_warnings_of_a_log_are_shown_once_without_times_processes_clients_and_harmless_ones():
+    log = (
+        'nginx: [alert] could not open error log file: open() "/var/log/error.log" failed (13: ...)\n'
+        '2026/11/28 10:33:37 [warn] 7#7: the "user" directive makes sense only if the master process runs with ...\n'
+        "2026/11/28 10:33:37 [alert] 8#8: setrlimit(RLIMIT_NOFILE, 100000) failed (1: Operation not permitted)\n"
+        "2026/11/28 10:33:38 [alert] 9#9: setrlimit(RLIMIT_NOFILE, 100000) failed (1: Operation not permitted)\n"
+        "39 [warn] 9#9: *4 a client request body is buffered to a temporary file temp/0000000001, client: ::1\n"
+        '2026/11/28 10:33:39 [warn] 9#9: *5 delaying request, excess: 0.9, by zone "all", client: ::1\n'
+        "2026/11/28 10:33:39 [notice] 9#9: start worker processes\n"
+    )
+    messages = load_service("nginx").errors
+    assert messages and messages.log_warnings(log) == [
+        "[alert] setrlimit(RLIMIT_NOFILE, 100000) failed (1: Operation not permitted)",
+        "[warn] a client request body is buffered to a temporary file",
+    ]
+
+
+def test_warnings_of_haproxy_and_httpd_are_found():
+    haproxy, httpd = load_service("haproxy").errors, load_service("httpd").errors
+    assert haproxy and httpd
+    assert haproxy.log_warnings("[WARNING]  (7) : Server nodes/web1 is DOWN, reason: Layer4\n[NOTICE]   (7) : x") == [
+        "[WARNING] Server nodes/web1 is DOWN, reason: Layer4"
+    ]
+    log = (
+        "AH00180: WARNING: MaxRequestWorkers of 800 exceeds ServerLimit value of 256 servers\n"
+        "[Sat Nov 28 10:00:00.1 2026] [core:warn] [pid 7:tid 8] AH00098: pid file overwritten\n"
+        "[Sat Nov 28 10:00:00.1 2026] [mpm_event:notice] [pid 7:tid 8] AH00489: configured\n"
+    )
+    assert httpd.log_warnings(log) == [
+        "AH00180: WARNING: MaxRequestWorkers of 800 exceeds ServerLimit value of 256 servers",
+        "[core:warn] AH00098: pid file overwritten",
+    ]
