@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError
-from loadbook.hosts.shell import search_path
+from loadbook.hosts.shell import login_path, search_path
 from loadbook.store.paths import project_layout
 from loadbook.study.reader import find_study
 from loadbook.tools.base import load_tool
@@ -49,11 +49,13 @@ def install_go(folder: Path) -> str | None:
 
 
 def install(name: str, folder: Path) -> int:
-    """Install one tool if it is not there; return the exit code. `folder` is for Go, where it is missing."""
+    """Install one tool if ssh logins do not find it; return the exit code. `folder` is for Go, where it is missing."""
     recipe, binary, path = recipes()[name], load_tool(name).binary, search_path()
-    if found := shutil.which(binary, path=path):
+    if found := shutil.which(binary, path=login_path()):
         say(f"{name} is there: {found}")
         return 0
+    if found := shutil.which(binary, path=path):
+        say(f"{name} at {found} is not on the PATH of ssh logins")
     if recipe.installer == "go" and not has_usable_go(path):
         own = str(folder / "bin") if (folder / "bin").is_dir() else install_go(folder)
         path = f"{own}:{path}" if own else path

@@ -6,7 +6,6 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,6 +235,7 @@ def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
     """Show what is missing, here and on every host, and how to get it; exit code 3 if something required is missing.
 
     With STUDY only what this study needs: hosts, permissions, programs and their compilers, a delay by the kernel.
+    Each host then also checks its ports and, with the server's own command, the configurations of all treatments.
     """
     from rich.text import Text
 
@@ -255,8 +255,8 @@ def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
             probes[alias].append(probe)
     programs = _programs_by_host(layout, studies, inventory, all_tools=study is None)
     checks += check_hosts(path, inventory, programs, probes)
-    if not any(check.status == "missing" for check in checks):
-        checks += [check for one in studies if study for check in _check_arms(layout, one, path, inventory)]
+    for one in studies if study else ():
+        checks += _check_as_run_does(layout, one, path, inventory, any(check.status == "missing" for check in checks))
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     headings = ("", "where", "what", "seen", "what to do")
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
@@ -307,22 +307,17 @@ def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: Hosts
         yield CheckResult("hosts file", study.name, "ok", f"all {len(plan.treatments)} treatments have their hosts")
 
 
-def _check_arms(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
-    """Yield results for memory and ports of all arms at once, if a study's blocks are interleaved."""
-    from loadbook.execution.arm_requirements import check_arms
-    from loadbook.execution.dry_run import dry_run
-    from loadbook.execution.studies import plan_study
+def _check_as_run_does(
+    layout: Layout, study: Study, path: Path, inventory: HostsFile, something_missing: bool
+) -> Iterator[CheckResult]:
+    """Yield the results of a run's own checks of ports and configurations, for which nothing else may be missing."""
+    from loadbook.execution.study_check import check_study
 
-    run, _ = dry_run(layout, plan_study(layout, study), path)
-    if run is None or not run.testbed.plan.interleaved:
+    if something_missing:
+        fix = "get what is missing, then ask again"
+        yield CheckResult("hosts", "ports, files", "doubt", "ports and configurations were not checked", fix)
         return
-    with ExitStack() as stack:
-        hosts = {alias: connect(path, alias, "doctor", hosts=inventory) for alias in run.hosts}
-        for host in hosts.values():
-            stack.callback(host.close)
-        for check in check_arms(run.testbed, hosts):
-            is_required = check.status != "ok" and not run.testbed.plan.execution_chosen
-            yield check._replace(status="missing") if is_required else check
+    yield from check_study(layout, study, path, inventory)
 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:

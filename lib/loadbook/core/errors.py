@@ -126,7 +126,7 @@ class OversizeError(HostError):
 class PreflightError(LoadbookError):
     """A run cannot start; the message lists all reasons, one per line."""
 
-    def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
+    def __init__(self, problems: list[str], hint: str = "correct that, then start the run again") -> None:
         listed = [f"  {problem}".replace("\n", "\n    ") for problem in problems]
         super().__init__("\n".join(["the run cannot start:", *listed]), hint)
         self.problems: list[str] = problems

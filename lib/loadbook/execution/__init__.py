@@ -17,6 +17,7 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `host_state`: lost connections, waiting until hosts are idle again, disk space, jobs left by dead controllers
 - `arm_requirements`: perl, memory and ports that interleaved blocks need on their hosts
 - `preflight`: required programs, all checks before the first trial, background load on the hosts
+- `study_check`: those checks for `loadbook doctor STUDY`
 - `attempt`: one attempt at one trial, phase by phase
 - `cpu_samplers`: CPU time that services use outside of their arm's slices, on other machines than the driver's
 - `block_load`: the load of an interleaved block on its drivers

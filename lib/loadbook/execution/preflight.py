@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
-from loadbook.core.units import format_bytes, format_duration, format_percent
+from loadbook.core.units import format_bytes, format_duration, format_percent, shorten_list
 from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
@@ -27,7 +28,7 @@ from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.services import ServiceSpec, load_service, version
-from loadbook.services.instance import LaunchOptions
+from loadbook.services.instance import Instance, LaunchOptions
 from loadbook.store.atomic import free_bytes
 from loadbook.study.model import Study
 from loadbook.study.workload import split_load
@@ -83,6 +84,7 @@ def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
 
 RC_NOT_FOUND = 127  # the shell's exit code for a missing program
 CHECK_LEASE_S = 60.0
+MAX_NAMED_TREATMENTS = 3
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1: a folder that may not exist yet; $2: an address in the format of /proc/net/tcp (empty: any); others: hex ports
@@ -120,49 +122,83 @@ def preflight(testbed: Testbed, data: Path) -> None:
     if refused:  # raised before any service is checked
         raise PreflightError(refused)
     hosts, drivers = testbed.hosts, testbed.drivers
-    host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
     checks: list[Check] = [partial(_check_controller, testbed, data)]
     checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
     checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
-    # all services of a role on a host use the same folder, so they are checked one after the other
-    places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
-    checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
     checks += [partial(_check_changes, testbed)]
     checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
     # the checks of hosts are first, because services are placed on the CPUs that they find
-    groups = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
-    problems = [problem for group in groups for problem in group]
+    found = [*check_hosts(testbed).values()]
+    found += [*check_configurations(testbed).values(), *testbed.map(_problems_of, checks).values()]
+    problems = [problem for group in found for problem in group]
     if problems := [*problems, *_tool_version_mismatches(testbed)]:
-        raise PreflightError(problems)
+        raise _refusal(problems)
 
 
-# a check returns the problems that it finds as texts, or raises them as an error
-Check = Callable[[], Iterable[str] | None]
+class Problem(NamedTuple):
+    """A reason why a run cannot start, and what to do about it ("" if that is not known)."""
+
+    text: str
+    hint: str = ""
 
 
-def _problems_of(check: Check) -> list[str]:
-    """Run one check and return its problems as texts."""
+# a check returns the problems that it finds, or raises them as an error
+Check = Callable[[], Iterable[Problem] | None]
+
+
+def check_hosts(testbed: Testbed) -> dict[str, list[Problem]]:
+    """Return the problems of every host with its disk and its ports; fill in the boot ids and CPUs of the hosts."""
+    return testbed.map(lambda alias: _problems_of(partial(_check_host, testbed, alias)), testbed.hosts)
+
+
+def check_configurations(testbed: Testbed, *, build: bool = True) -> dict[tuple[str, str], list[Problem]]:
+    """Return role and host -> problems with the versions and configurations of its services, which it fills in.
+
+    Nothing is left on the hosts but programs that are built there; without `build`, services with one are left out.
+    """
+    # all services of a role on a host use the same folder, so they are checked one after the other
+    places: dict[tuple[str, str], list[Placement]] = {}
+    for placement in testbed.placements:
+        if build or not placement.spec.build:
+            places.setdefault((placement.role, placement.alias), []).append(placement)
+
+    def check(place: tuple[str, str]) -> list[Problem]:
+        return [p for placement in places[place] for p in _problems_of(partial(_check_placement, testbed, placement))]
+
+    return testbed.map(check, places)
+
+
+def _problems_of(check: Check) -> list[Problem]:
+    """Run one check and return its problems."""
     try:
         return list(check() or ())
     except PreflightError as error:
-        return error.problems
+        return [Problem(text) for text in error.problems]
     except LoadbookError as error:
-        return [_with_hint(error)]
+        return [Problem(error.message, error.hint or "")]
 
 
-def _with_hint(error: LoadbookError) -> str:
-    """Return an error's message with its hint: in brackets, or below a message of several lines."""
-    if not error.hint:
-        return error.message
-    return f"{error.message}\nnext: {error.hint}" if "\n" in error.message else f"{error.message} ({error.hint})"
+def _refusal(problems: Sequence[Problem]) -> PreflightError:
+    """Return the error that lists problems; a hint that all of them have is its next step, others are in the list."""
+    hints = {problem.hint for problem in problems}
+    if len(hints) == 1 and (hint := hints.pop()):
+        return PreflightError([problem.text for problem in problems], hint)
+    return PreflightError([_with_hint(problem) for problem in problems])
 
 
-def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
+def _with_hint(problem: Problem) -> str:
+    """Return a problem's text with its hint: in brackets, or below a text of several lines."""
+    if not problem.hint:
+        return problem.text
+    return f"{problem.text}\nnext: {problem.hint}" if "\n" in problem.text else f"{problem.text} ({problem.hint})"
+
+
+def _check_controller(testbed: Testbed, data: Path) -> Iterator[Problem]:
     """Check the controller's disk space, and that the tool can generate this load."""
     data.mkdir(parents=True, exist_ok=True)
     free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
-        yield f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"
+        yield Problem(f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}", "free some")
         return
     for name in testbed.plan.treatments:
         workload = testbed.plan.study.workload_of(name)
@@ -186,23 +222,24 @@ def probe_version(host: Host, tool: Tool) -> str:
     """Return the version of a tool on a host; ToolError if the tool is missing or unusable."""
     done = host.run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:
-        raise ToolError(f"host {host.alias}: {tool.binary} is not installed", tool.install_hint)
+        problem = f"host {host.alias}: {tool.binary} is not installed, or not on the PATH of ssh logins"
+        raise ToolError(problem, tool.install_hint)
     try:
         return tool.version(done.stdout, done.stderr)
     except ToolError as error:
         raise ToolError(f"host {host.alias}: {error.message}", tool.install_hint) from error
 
 
-def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
+def _tool_version_mismatches(testbed: Testbed) -> Iterator[Problem]:
     """Yield a message for each tool with different versions on the drivers, whose results are to be added up."""
     for tool in testbed.tools:
         versions = {alias: version for (alias, name), version in testbed.tool_versions.items() if name == tool}
         if len(set(versions.values())) > 1:
             listed = ", ".join(f"{version} on {alias}" for alias, version in versions.items())
-            yield f"drivers have different versions of {tool}: {listed} (install the same on all)"
+            yield Problem(f"drivers have different versions of {tool}: {listed}", "install the same on all")
 
 
-def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
+def _check_host(testbed: Testbed, alias: str) -> Iterator[Problem]:
     """Read a host's boot id and CPUs; yield problems with its disk space and with service ports in use."""
     host, done = testbed.hosts[alias], run_preflight_script(testbed, alias)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
@@ -212,9 +249,10 @@ def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
     free = int(facts["free_kb"]) * 1024
     for name, port in words:
         if name == "listening":
-            yield f"host {alias}: port {int(port, 16)} is in use ({PORT_HINT})"
+            yield Problem(f"host {alias}: port {int(port, 16)} is in use", PORT_HINT)
     if free < HOST_MIN_BYTES:
-        yield f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
+        text = f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
+        yield Problem(text, "free some")
 
 
 def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
@@ -224,16 +262,11 @@ def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
     return host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
 
 
-def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> Iterator[str]:
-    for placement in testbed.placements:
-        if (placement.role, placement.alias) == (role, alias):
-            yield from _problems_of(partial(_check_placement, testbed, placement))
-
-
-def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
+def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[Problem]:
     """Read a service's version, and let it check each different configuration of the treatments."""
     testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
-    checked = set()
+    problems: dict[str, Problem | None] = {}  # digest of a configuration -> what is wrong with it
+    refused: dict[Problem, list[str]] = {}
     for deployment in all_deployments(testbed):
         if placement not in deployment.placements:
             continue
@@ -242,14 +275,32 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
             digest = instance.rendered.config_sha256
             configuration = (placement.role, placement.alias, placement.spec.name, digest)
             testbed.configurations.setdefault(deployment.treatment, set()).add(configuration)
-            if digest not in checked:
-                checked.add(digest)
-                try:
-                    instance.check()
-                finally:
-                    instance.stop()
+            if digest not in problems:
+                problems[digest] = _configuration_problem(instance)
+            problem = problems[digest]
         except LoadbookError as error:
-            yield f"treatment {deployment.treatment}, role {placement.role}: {_with_hint(error)}"
+            problem = Problem(error.message, error.hint or "")
+        if problem:
+            refused.setdefault(problem, []).append(deployment.treatment)
+    for problem, names in refused.items():
+        yield Problem(f"{_treatments_text(names)}, role {placement.role}: {problem.text}", problem.hint)
+
+
+def _configuration_problem(instance: Instance) -> Problem | None:
+    """Let a service check its files, remove them from the host, and return the problem; None if there is none."""
+    try:
+        try:
+            instance.check()
+        finally:
+            instance.stop()
+    except LoadbookError as error:
+        return Problem(error.message, error.hint or "")
+    return None
+
+
+def _treatments_text(names: Sequence[str]) -> str:
+    """Return "treatment a" or "treatments a, b"; of many, MAX_NAMED_TREATMENTS are named."""
+    return f"{'treatments' if names[1:] else 'treatment'} {', '.join(shorten_list(names, MAX_NAMED_TREATMENTS))}"
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
@@ -260,7 +311,7 @@ def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
             connection.close()
 
 
-def _check_changes(testbed: Testbed) -> Iterator[str]:
+def _check_changes(testbed: Testbed) -> Iterator[Problem]:
     """Make and undo every host change once, so that refused changes are known before the first trial."""
     checked, name = set(), job_name(preflight_stem(testbed.run), CHANGES)
     for deployment in all_deployments(testbed):
@@ -272,7 +323,7 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
         try:
             jobs.apply()
         except LoadbookError as error:
-            yield f"treatment {deployment.treatment}: {_with_hint(error)}"
+            yield Problem(f"treatment {deployment.treatment}: {error.message}", error.hint or "")
         finally:
             jobs.restore()
     testbed.check_restored()

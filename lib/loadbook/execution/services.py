@@ -141,13 +141,16 @@ class TrialServices:
                 record.counters_after = counts
 
     def stop_calls(self) -> list[Callable[[], None]]:
-        """Return a function for each service that saves the end of its log and stops it."""
+        """Return a function for each service that saves the end of its log, notes warnings in it, and stops it."""
         return [partial(self._end, placement) for placement in self.instances]
 
     def _end(self, placement: Placement) -> None:
         instance = self.instances[placement]
         try:
-            write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", instance.log())
+            log = instance.log()
+            write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", log)
+            if record := self._records.get(placement):
+                record.warnings = instance.log_warnings(log)
         finally:
             with self.testbed.collecting_restore_errors():
                 instance.stop()

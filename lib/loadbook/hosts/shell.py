@@ -26,8 +26,10 @@ _CHUNK_BYTES = 1 << 16
 
 # folders that an ordinary user's PATH may lack: Debian's folders of servers, and Go's if it was unpacked by hand
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin")
-# where `go install`, `cargo install` and `pip install --user` put programs, below the user's home
-HOME_FOLDERS = ("go/bin", ".cargo/bin", ".local/bin")
+# where `go install`, `cargo install`, `pip install --user` and users themselves put programs, below the user's home
+HOME_FOLDERS = ("go/bin", ".cargo/bin", ".local/bin", "bin")
+# what sshd gives to logins without settings of their own, with games, as Debian's ssh has it
+LOGIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 # JMETER_HOME goes first, because a distribution's own jmeter on PATH may be broken
 _PATH = ":".join(
     ["${JMETER_HOME:+$JMETER_HOME/bin:}$PATH", *PROGRAM_FOLDERS, *(f"$HOME/{folder}" for folder in HOME_FOLDERS)]
@@ -38,7 +40,16 @@ _PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] &
 
 def search_path() -> str:
     """Return the PATH for commands on this machine: the user's own, extended by missing folders of programs."""
-    own = os.environ.get("PATH", os.defpath).split(":")
+    return _with_missing_folders(os.environ.get("PATH", os.defpath))
+
+
+def login_path() -> str:
+    """Return the PATH for commands of loadbook in an SSH login of this user without a PATH of its own."""
+    return _with_missing_folders(LOGIN_PATH)
+
+
+def _with_missing_folders(path: str) -> str:
+    own = path.split(":")
     folders = (*PROGRAM_FOLDERS, *(str(Path.home() / folder) for folder in HOME_FOLDERS))
     return ":".join([*own, *(folder for folder in folders if folder not in own)])
 

@@ -25,6 +25,7 @@ PROBE_TIMEOUT_S = 2.0  # of a request to a service
 CONTROL_TIMEOUT_S = 20.0
 MAX_COMMAND_CHARS = 80
 MAX_OUTPUT_CHARS = 800
+MAX_ERRORS, MAX_ERROR_CHARS, MAX_WARNINGS = 3, 240, 5
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
 # prints the local address (hex) of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
@@ -270,14 +271,19 @@ class Instance:
         return done.stdout
 
     def _error(self, problem: str, output: bytes) -> ServiceError:
-        """Return the error with an excerpt of the software's output, and the hint of the service for it."""
-        messages = self.spec.errors
-        hint = messages.hint(output.decode(errors="replace")) if messages else None
-        return ServiceError(self.host.alias, problem + self._excerpt(output), hint)
+        """Return the error with the errors in the software's output, or an excerpt, and the hint of the service.
+
+        Paths in the instance's own folder are shown as relative ones.
+        """
+        messages, text = self.spec.errors, output.decode(errors="replace")
+        hint = messages.hint(text) if messages else None
+        errors = messages.errors(text.replace(f"{self.rendered.context.dir}/", "")) if messages else []
+        short = [error if len(error) <= MAX_ERROR_CHARS else f"{error[:MAX_ERROR_CHARS]} ..." for error in errors]
+        return ServiceError(self.host.alias, problem + ("\n".join(short[:MAX_ERRORS]) or self._excerpt(output)), hint)
 
     def _excerpt(self, output: bytes) -> str:
         """Return at most MAX_OUTPUT_CHARS of the software's output: its errors first, or the end of the output."""
-        if self.spec.errors is None:
+        if self.spec.errors is None or self.spec.errors.line is None:
             return _output_text(output)
         text = self.spec.errors.errors_first(output.decode(errors="replace").strip())
         return text[:MAX_OUTPUT_CHARS] or "it printed nothing"
@@ -388,13 +394,28 @@ class Instance:
         """Return the last bytes that the service wrote to stderr."""
         return self._tail(self.log_file)
 
+    def log_warnings(self, log: bytes) -> list[str]:
+        """Return the first different warnings of its log, of which `log` is the end; paths in its folder are relative.
+
+        None of a host's own server, whose log has lines of other days.
+        """
+        if self.spec.errors is None or self.spec.errors.warnings is None or self.spec.tree:
+            return []
+        if self.host.live and len(log) >= LOG_TAIL_BYTES:  # its start, too: the lines on its configuration
+            log = self._read(["head", "-c", str(LOG_TAIL_BYTES), self.log_file]) + b"\n" + log
+        text = log.decode(errors="replace").replace(f"{self.rendered.context.dir}/", "")
+        return [line[:MAX_ERROR_CHARS] for line in self.spec.errors.log_warnings(text)[:MAX_WARNINGS]]
+
     @property
     def log_file(self) -> str:
         """Path of the service's log file (its stderr) on the host."""
         return f"{self.host.workdir}/jobs/{self.name}/stderr.1"
 
     def _tail(self, path: str) -> bytes:
-        return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
+        return self._read(["tail", "-c", str(LOG_TAIL_BYTES), path])
+
+    def _read(self, argv: list[str]) -> bytes:
+        return self.host.run(argv, timeout_s=CONTROL_TIMEOUT_S).stdout
 
     def _log_end(self) -> str:
         """Return an excerpt of the log's end: of stderr, or of stdout if that is empty."""

@@ -150,21 +150,44 @@ class Commands(ServiceModel):
     effective: Argv | None = None
 
 
+def _matching_lines(pattern: str | None, output: str) -> list[str]:
+    """Return the different lines that a pattern matches, or what its groups match in them if it has any."""
+    matches = [re.search(pattern, line) for line in output.splitlines()] if pattern else []
+    texts = ["".join(text or "" for text in m.groups()) if m.re.groups else m.string for m in matches if m]
+    return list(dict.fromkeys(text.strip() for text in texts))
+
+
 class ErrorMessages(ServiceModel):
     """Error messages of the software: which lines of its output are errors, and the user's next step for some of them.
 
+    Of a pattern with groups, a message shows only what they match in the line, without times and process ids.
+
     Attributes
     ----------
-    line : matches the lines that give the reason of a failure; messages show them before warnings and notes.
+    line : matches the lines that give the reason of a failure.
     hints : pattern of a line -> text that says what to do.
+    warnings : matches lines of the running server's log that make a result doubtful; `harmless` matches those that do
+        not, such as lines that loadbook's own configuration causes.
     """
 
-    line: Pattern
+    line: Pattern | None = None
     hints: dict[Pattern, str] = Field(default_factory=dict)
+    warnings: Pattern | None = None
+    harmless: Pattern | None = None
 
     def errors_first(self, output: str) -> str:
         """Return the lines of the output in their order, but with the errors before all others."""
-        return "\n".join(sorted(output.splitlines(), key=lambda line: not re.search(self.line, line)))
+        pattern = self.line or ""
+        return "\n".join(sorted(output.splitlines(), key=lambda line: not re.search(pattern, line)))
+
+    def errors(self, output: str) -> list[str]:
+        """Return the different errors of the output, each as one line."""
+        return _matching_lines(self.line, output)
+
+    def log_warnings(self, log: str) -> list[str]:
+        """Return the different warnings of the running server's log, each as one line."""
+        lines = _matching_lines(self.warnings, log)
+        return [line for line in lines if self.harmless is None or not re.search(self.harmless, line)]
 
     def hint(self, output: str) -> str | None:
         """Return the hint of the first pattern that matches a line of the output; None if none does."""

@@ -121,6 +121,7 @@ class ServiceRecord(_Record):
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
     cpu_s: float | None = Field(None, description="CPU seconds of its processes during the load, warm-up not included")
     idle_cpu_share: float | None = Field(None, description="CPUs' worth that it used just before the load, unasked")
+    warnings: list[str] = Field(default_factory=list, description="warnings in its log, the first different ones")
 
 
 class ResponseRecord(_Record):

@@ -9,11 +9,13 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any
 
-from loadbook.core.units import format_percent
+from loadbook.core.units import format_percent, shorten_list
 from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
+
+MAX_NAMED_TREATMENTS, MAX_WARNINGS = 3, 5
 
 
 def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
@@ -188,6 +190,21 @@ def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator
         if name.rpartition(".")[2] not in declared:
             observation = f"{name} of {host} was {_shorten(old)} before the run and {_shorten(new)} after it"
             yield rule_hit("facts_differ", "doubt", observation, host=host)
+
+
+def service_warnings(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Doubt a run whose services wrote warnings into their logs: each line once, with the treatments that have it."""
+    treatments: dict[tuple[str, str], dict[str, None]] = {}
+    for record in records:
+        for service in record.services:
+            for line in service.warnings:
+                treatments.setdefault((f"{service.role}: {service.service}", line), {})[record.treatment] = None
+    lines = [
+        f"{service} logged \u201c{line}\u201d in {', '.join(shorten_list(list(names), MAX_NAMED_TREATMENTS))}"
+        for (service, line), names in sorted(treatments.items())
+    ]
+    if lines:
+        yield rule_hit("service_warnings", "doubt", "; ".join(shorten_list(lines, MAX_WARNINGS)))
 
 
 def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import socket
+
 import pytest
 
 from command_line import exit_code
+from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.remote import connect
 from recorded_run import with_studies
 
 DELAYED = """
@@ -26,6 +31,15 @@ name = "watched"
 
 [monitors]
 sources = ["sampler", "munin", "node-exporter"]
+"""
+
+OWN = """
+include = "aa.toml"
+name = "own"
+question = "Is the file faster than itself?"
+
+[roles.web]
+config = "own.conf"
 """
 
 
@@ -79,3 +93,55 @@ def test_doctor_checks_the_monitors_of_the_study(doctor):
     assert code == 3
     assert "source munin does not answer" in said and "apt-get install munin-node" in said
     assert "the hosts file says that it has none" in said
+
+
+def test_doctor_checks_configurations_and_ports_as_a_run_does_and_leaves_nothing(doctor, lab):
+    before = files_of(lab, "web")
+    code, said = doctor("aa")
+    assert code == 0
+    assert "ok web configuration of web nginx accepts it in every treatment" in said
+    assert "ok web room for the run disk, and ports that are free: 18080" in said
+    assert files_of(lab, "web") == before
+
+
+def test_doctor_finds_a_configuration_that_nginx_refuses_and_names_the_cure(doctor, tmp_path, monkeypatch, lab, capsys):
+    studies = tmp_path / "home" / "studies"
+    (studies / "own.toml").write_text(OWN)
+    (studies / "own.conf").write_text("load_module modules/ngx_none.so;\nevents {}\n")
+    code, said = doctor("own")
+    assert code == 3
+    assert said.count("dlopen()") == 1 and said.count("ngx_none.so") == 2, "the error once, with its two paths"
+    assert "MISSING web configuration of web treatments baseline, again, role web: host web: nginx refuses" in said
+    assert "give the module an absolute path" in said
+    assert exit_code(monkeypatch, "run", "own", "--hosts", str(lab.hosts_file)) == 3
+    refusal = capsys.readouterr().err
+    assert refusal.count("dlopen()") == 1 and "doctor" not in refusal
+    assert "next: remove include /etc/nginx/modules-enabled/*.conf; from the file, or give" in refusal, refusal
+
+
+def test_doctor_finds_a_port_in_use(doctor, lab):
+    web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
+    with socket.create_server((web["address"], web["service_port"])):
+        code, said = doctor("aa")
+    assert code == 3
+    assert f"MISSING web room for the run host web: port {web['service_port']} is in use" in said
+
+
+def test_doctor_takes_no_ports_on_a_host_that_a_run_uses(doctor, lab):
+    run = connect(lab.hosts_file, "web", "other", lock_request=LockRequest("study", "other"))
+    try:
+        code, said = doctor("aa")
+    finally:
+        run.close()
+    assert code == 0
+    assert "ports and configurations were not checked" in said and "ask again after its end" in said
+    assert "nginx accepts it" not in said and "for all treatments at once" not in said
+
+
+def files_of(lab, alias):
+    """Return the files in the work folder of a lab's host, without those of sessions."""
+    host = connect(lab.hosts_file, alias, "look")
+    try:
+        return host.run(["find", "jobs", "services", "programs"], timeout_s=20).text.splitlines()
+    finally:
+        host.close()

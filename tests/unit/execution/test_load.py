@@ -105,7 +105,7 @@ def test_load_with_different_tool_versions_is_refused():
     versions = {("a", "wrk"): "4.1.0", ("b", "wrk"): "4.2.0", ("a", "ab"): "2.3", ("b", "ab"): "2.3"}
     testbed = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
     assert list(_tool_version_mismatches(testbed)) == [  # type: ignore[arg-type]
-        "drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b (install the same on all)"
+        ("drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b", "install the same on all")
     ]
 
 

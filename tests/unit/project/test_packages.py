@@ -31,5 +31,6 @@ def test_program_search_path_adds_the_folders_of_servers_and_of_the_users_own_pr
     monkeypatch.setenv("HOME", "/home/me")
     assert search_path() == (
         "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin:/home/me/go/bin:/home/me/.cargo/bin:/home/me/.local/bin"
+        ":/home/me/bin"
     )
     assert ":/usr/sbin:" in PREAMBLE and ":/usr/local/go/bin:$HOME/go/bin:" in PREAMBLE  # what commands on hosts have

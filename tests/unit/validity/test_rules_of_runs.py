@@ -346,3 +346,22 @@ def test_equal_outputs_of_failed_trials_are_no_copies() -> None:
     for record in records[3:5]:
         record.status = "tool_failed"
     assert named(check_run(STUDY, records, rows), "same_output") == []
+
+
+def test_warnings_in_logs_are_one_doubt_with_each_line_once_and_its_treatments():
+    refused = "[alert] setrlimit(RLIMIT_NOFILE, 100000) failed (1: Operation not permitted)"
+    services = [CLEAN["services"][0] | {"warnings": [refused], "config_sha256": "1" * 64}]
+    base = [CLEAN["services"][0] | {"warnings": ["[warn] another"]}]
+    (hit,) = named(
+        check_run(STUDY, *make(x={"services": services}, base={"services": base}, again={"services": base})),
+        "service_warnings",
+    )
+    assert (hit.level, hit.trial) == ("doubt", None)
+    assert hit.message.count("setrlimit") == 1 and f"“{refused}” in x;" in hit.message
+    assert "“[warn] another” in base, again" in hit.message
+
+
+def test_run_recorded_without_warnings_has_no_doubt_of_them():
+    records, rows = make()
+    assert "warnings" not in CLEAN["services"][0]
+    assert named(check_run(STUDY, records, rows), "service_warnings") == []

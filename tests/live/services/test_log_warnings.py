@@ -1,0 +1,56 @@
+"""Warnings in the logs of running servers: none of a usual configuration, all of one that is not in force."""
+
+from __future__ import annotations
+
+import pytest
+
+from local_host import LocalHost
+from ordinary_user import OrdinaryUsersHost
+from running_services import page, running
+from waiting import PATIENCE_S, wait_until
+
+
+@pytest.mark.parametrize("service", ["nginx", "haproxy", "httpd"])
+def test_usual_configuration_has_no_warnings(service, here: LocalHost, free_ports):
+    with running(here, "nginx", free_ports[1]) as node:
+        behind = [node] if service == "haproxy" else []
+        with running(here, service, free_ports[0], *behind) as server:
+            assert page(here, server)
+            assert server.log_warnings(server.log()) == []
+
+
+def test_messages_of_nginx_to_an_ordinary_user_are_harmless(tmp_path, free_ports):
+    host = OrdinaryUsersHost(tmp_path / "work")
+    try:
+        with running(host, "nginx", free_ports[0]) as web:
+            told = host.run(web.rendered.commands["check"], timeout_s=PATIENCE_S).stderr
+        assert b"[warn]" in told and web.log_warnings(told) == []
+    finally:
+        host.close()
+
+
+def test_refused_limit_of_open_files_is_a_warning_of_nginx(here: LocalHost, tmp_path, free_ports):
+    with running(here, "nginx", free_ports[0], worker_processes=2) as web:
+        text = web.rendered.files["nginx.conf"].decode()
+    limit = 2_000_000_000  # above fs.nr_open, which root may not exceed either
+    own = f"worker_rlimit_nofile {limit};\n{text}".encode()
+    with running(here, "nginx", free_ports[0], main=own) as web:
+        wait_until(lambda: b"setrlimit" in web.log())
+        (line,) = web.log_warnings(web.log())
+    assert line.startswith(f"[alert] setrlimit(RLIMIT_NOFILE, {limit}) failed (1: Operation not permitted)")
+
+
+def test_unreachable_backend_is_a_warning_of_haproxy(here: LocalHost, free_ports):
+    with (
+        running(here, "nginx", free_ports[1]) as node,
+        running(here, "haproxy", free_ports[0], node, check="tcp") as lb,
+    ):
+        node.stop()
+        wait_until(lambda: b"DOWN" in lb.log())
+        assert any("[WARNING]" in line and "is DOWN" in line for line in lb.log_warnings(lb.log()))
+
+
+def test_reduced_number_of_workers_is_a_warning_of_httpd(here: LocalHost, free_ports):
+    with running(here, "httpd", free_ports[0], server_limit=2, max_request_workers=4000) as web:
+        lines = web.log_warnings(web.log())
+    assert any("MaxRequestWorkers of 4000" in line for line in lines), lines
