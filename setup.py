@@ -15,7 +15,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 CLONE = Path(__file__).parent
-SHIPPED_FOLDERS = ("notebooks", "studies", "data/example")  # the same as in lib/loadbook/cli/studies.py
+SHIPPED_FOLDERS = ("notebooks", "studies", "data/example", "data/example-sizes")  # the same as in lib/loadbook/cli/studies.py
 IGNORED_NAMES = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", ".ingest")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from chromium import Chrome
 from jupyterlab_session import Notebook, html_of
 from loadbook.hosts.lab import Lab
-from loadbook.store.paths import Layout
+from loadbook.store.paths import EXAMPLES, Layout
 from mock_project import REPO, make_project
 
 SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
@@ -37,7 +37,8 @@ def project_for_jupyterlab(root: Path) -> Iterator[Layout]:
     """Yield a project with our studies, the example, and two mock runs of one study; end its lab."""
     make_project(root, blocks=6, run=OLDER, dice=9)
     layout = make_project(root, blocks=6)
-    shutil.copytree(REPO / "data" / "example", layout.root / "data" / "example")
+    for name in EXAMPLES:
+        shutil.copytree(REPO / "data" / name, layout.root / "data" / name)
     shutil.copytree(REPO / "studies", layout.studies, dirs_exist_ok=True)
     for path in layout.notebooks.glob("*.ipynb"):
         path.write_text(path.read_text().replace('study = \\"noise\\"', f'study = \\"{MOCK}\\"'))

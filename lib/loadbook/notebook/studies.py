@@ -119,7 +119,7 @@ class Studies(Displayable):
     def _block(self) -> Block:
         """Return the table, recorded studies first, and examples of calls."""
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
-                   Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
+                   Column("Executed trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])
         return Block(table, note(f"{STUDIES_HELP} {self.note}".strip()))
 

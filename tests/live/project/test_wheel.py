@@ -17,6 +17,7 @@ SOURCES = (
     "notebooks",
     "studies",
     "data/example",
+    "data/example-sizes",
     "pyproject.toml",
     "setup.py",
     "MANIFEST.in",
