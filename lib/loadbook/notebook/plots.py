@@ -23,11 +23,10 @@ from loadbook.analyses.resources import PeersFigure
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.notebook import compare
-from loadbook.report import checks, palette, sections
+from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, note
 from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
-from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.report.nodes import BulletList, clean
@@ -86,11 +85,11 @@ class Plots(compare.Displayable):
         return compare.FigureView(self._page.latency_figure)
 
     def distribution(self) -> compare.FigureView:
-        """Draw the latency distribution of all requests of each treatment, without any statistical test."""
-        curves = checks.treatment_curves(self._data)
-        if not curves:
-            raise UsageError("no trial of this run kept its requests one by one", "docs/explore.md says which tools do")
-        return compare.FigureView(LatencyDistributionFigure(self._page.analysis, curves))
+        """Draw the latency of each treatment by percentile, if known of all its requests; nothing is tested."""
+        figure = self._page.distribution_figure
+        if not figure.profiles:
+            raise UsageError(f"no percentiles of {', '.join(self._data.tools)} in this run", "run.metrics has the rest")
+        return compare.FigureView(figure)
 
     def traces(self, trial: str = "", block: int | None = None) -> compare.FigureView:
         """Draw the use of each host resource over time in one block, that of `trial` or the middle one.

@@ -19,7 +19,7 @@ from loadbook.core.units import format_p_value, format_percent, format_rounded, 
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
 from loadbook.report.blocks import CHECK_STATES
-from loadbook.report.nodes import DASH, Column, Details, Division, HtmlOnly, Link, Picture, Strong, Table, TextOnly
+from loadbook.report.nodes import DASH, Column, Division, Link, Strong, Table, TextOnly
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
 from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
@@ -283,7 +283,6 @@ CLOSED_LOOP_NOTE = (
     "evidence, not two: with a fixed number of connections, rate times mean latency is that number."
 )
 PAUSES_IN_LATENCIES = "in interleaved trials, the pauses of a load generator are in the latencies that it prints"
-DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
@@ -334,13 +333,6 @@ def _counted_trials(data: RunData) -> dict[str, str]:
     """Return valid trial -> its treatment."""
     counted = data.trials[data.trials["valid"]]
     return dict(zip(counted["trial"], counted["treatment"], strict=True))
-
-
-def distribution_details(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
-    """Return the figure of latency distributions in a part that opens on a click."""
-    from loadbook.report.figures.latency import LatencyDistributionFigure
-
-    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, curves))))
 
 
 STATIONARITY_HEADERS = ("Trials", "Seconds", "Moved after 10 s", "p", "Rate, all of it", "Rate, settled", "Left out, s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -135,8 +136,7 @@ def test_requests_merged_over_trials_are_used_for_the_figure_only(logged: RunDat
     trials = int(logged.trials.query("treatment == 'x'")["valid"].sum())
     assert (found["x"].trials, found["x"].requests) == (trials, 399 * trials)  # one of each log was not answered
     block = EffectsPage(logged).latency()
-    assert "All requests together: a picture, not evidence" in block.html
-    assert "nothing is tested on it" in block.html
+    assert "put together for the picture: it describes, and nothing is tested on it" in block.html
     assert EffectsPage(logged).analysis == before
 
 
@@ -154,12 +154,28 @@ def test_latency_distribution_curve_equals_the_sorted_latencies(logged: RunData)
     assert exceedance_curve([]) is None
 
 
-def test_latency_distribution_figure_has_a_panel_per_treatment(logged: RunData) -> None:
-    analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
-    figure = LatencyDistributionFigure(analysis, found).draw()
-    assert len(figure.axes) == 2
-    assert "p99 " in LatencyDistributionFigure(analysis, found).alt_text
-    assert "it describes, and nothing is tested on it" in LatencyDistributionFigure(analysis, found).caption
+def test_latency_by_percentile_has_a_line_per_treatment_in_one_panel(logged: RunData) -> None:
+    page, found = EffectsPage(logged), checks.treatment_curves(logged)
+    figure = LatencyDistributionFigure(page.analysis, found)
+    (panel,) = figure.draw().axes
+    lines = {line.get_color(): line for line in panel.lines if len(line.get_xdata()) > 2}
+    assert len(lines) == len(figure.profiles) == 2
+    assert "p99 " in figure.alt_text and "it describes, and nothing is tested on it" in figure.caption
+    shares, times = figure.profiles["x"]
+    own = next(line for line in lines.values() if len(line.get_xdata()) == len(times) and line.get_linestyle() == "-")
+    assert own.get_xdata()[-1] == pytest.approx(-math.log10(shares[-1]))
+    assert own.get_ydata()[-1] == pytest.approx(math.log(times[-1]))
+
+
+def test_latency_by_percentile_of_trials_without_request_logs_has_their_medians(run: RunData) -> None:
+    page = EffectsPage(run)
+    figure = LatencyDistributionFigure(page.analysis, {}, page.panels)
+    shares, times = figure.profiles["baseline"]
+    values = page.panels["p99"][0]
+    median = values[values["valid"] & (values["treatment"] == "baseline")]["value"].median()
+    assert shares == (0.5, 0.25, 0.1, 0.01) and times[-1] == pytest.approx(median)
+    assert "nothing is tested on it" in page.latency().html and "p99 " in figure.alt_text
+    assert {label.get_text() for label in figure.draw().axes[0].get_xticklabels()} == {"p50", "p75", "p90", "p99"}
 
 
 def test_carry_over_with_too_few_trials_is_reported(run: RunData) -> None:

@@ -67,7 +67,8 @@ def test_notebook_cells_only_load_or_call_or_display(notebook):
         tree = ast.parse(cell.source)
         assert not [n for n in ast.walk(tree) if isinstance(n, FORBIDDEN)], cell.source
         imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
-        assert all(isinstance(n, ast.Import) and n.names[0].name == "loadbook" for n in imports), cell.source
+        allowed = {"loadbook", "seaborn"}  # to explore, a notebook draws by itself
+        assert all(isinstance(n, ast.Import) and n.names[0].name in allowed for n in imports), cell.source
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
         assert len(calls) <= 2, cell.source
         if "parameters" not in cell.metadata.get("tags", []):

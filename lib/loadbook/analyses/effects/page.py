@@ -23,7 +23,7 @@ from loadbook.store.tables import strata_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.report.figures.latency import LatencyFigure
+    from loadbook.report.figures.latency import LatencyDistributionFigure, LatencyFigure
     from loadbook.stats.results import Analysis
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
@@ -156,14 +156,20 @@ class EffectsPage(Page):
             if self.data.study.execution == "interleaved":
                 return Block(note(f"{tools}: no percentiles, as {tails.PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"))
             return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
-        curves = tails.treatment_curves(self.data)
         return Block(
             Picture(self.latency_figure),
             note(self._tail_note()),
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
-            tails.distribution_details(self.analysis, curves) if curves else None,
+            Picture(self.distribution_figure) if self.distribution_figure.profiles else None,
             *own,
         )
+
+    @cached_property
+    def distribution_figure(self) -> LatencyDistributionFigure:
+        """The figure of the latency by percentile; without profiles if there are neither percentiles nor requests."""
+        from loadbook.report.figures.latency import LatencyDistributionFigure
+
+        return LatencyDistributionFigure(self.analysis, tails.treatment_curves(self.data), self.panels)
 
     @cached_property
     def latency_figure(self) -> LatencyFigure:

@@ -1,6 +1,6 @@
 """Figure of latency percentiles per trial, which shows whether the tail changes more than trials scatter.
 
-A second figure shows the latency distribution of each treatment's requests; no test is based on it.
+A second figure shows the latency of all treatments by percentile; no test is based on it.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import matplotlib.colors
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_duration, join_words, pluralize
+from loadbook.core.units import format_duration, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.request_logs.summary import ExceedanceCurve
@@ -21,9 +23,11 @@ from loadbook.stats.headline import neutral_headline, open_claim_sentence
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
-CURVES_LEFT_IN, CURVE_IN, MOST_CURVES_IN_A_ROW = 0.62, 1.15, 4
+DISTRIBUTION_IN, DISTRIBUTION_LEFT_IN, DISTRIBUTION_NAMES_IN = 2.5, 0.5, 1.75
+PERCENTILE_TICKS = (50, 90, 99, 99.9, 99.99, 75)  # the most important first
 ALT_SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests for which the alternative text gives the latency
 Percentiles = Mapping[str, tuple[pd.DataFrame, Analysis]]
+Profile = tuple[tuple[float, ...], tuple[float, ...]]  # shares of slower requests, and the times (s) at them
 MOST_IN_A_ROW, NAME_IN, ROW_IN = 6, 1.6, 0.31
 PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=True)
 
@@ -195,46 +199,80 @@ def _effect(row: AnalysisRow) -> float:
 
 
 class LatencyDistributionFigure(base.ReportFigure):
-    """One panel per treatment: share of requests (log) that took longer than a time (log).
+    """One panel, one line per treatment: the latency at each percentile, on an axis that stretches the tail.
 
-    `curves` maps treatments to the latency distribution of the requests of all their valid trials.
+    Parameters
+    ----------
+    analysis : analysis of the study's metric, which determines names and order.
+    curves : treatment -> latency distribution of the requests of all its valid trials, from request logs.
+    percentiles : as of `LatencyFigure`; the medians over trials are drawn for treatments without a curve.
     """
 
-    def __init__(self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> None:
+    def __init__(
+        self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve], percentiles: Percentiles | None = None
+    ) -> None:
         self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
-        times = [t for curve in curves.values() for t in curve.times_s if t > 0]
+        self.medians = _median_profiles(percentiles or {}, set(curves))
+        drawn = {name: (curve.shares_slower, curve.times_s) for name, curve in curves.items()} | self.medians
+        order = [row.treatment for row in analysis.rows if row.treatment in drawn]
+        self.profiles: dict[str, Profile] = {name: drawn[name] for name in order}
+        times = [t for _, own in self.profiles.values() for t in own if t > 0]
         low, high = (min(times), max(times)) if times else (1e-3, 1e-2)
         self.limits = (low / 1.05, max(high, 1.1 * low) * 1.05)
         self.unit = axes.axis_unit(get_metric("latency"), self.limits[1])
 
     def _draw(self) -> base.Sheet:
-        order = [row.treatment for row in self.analysis.rows if row.treatment in self.curves]
-        each = (0.3, CURVE_IN, 0.46)
-        sheet, width, places = _small_multiples(len(order), MOST_CURVES_IN_A_ROW, each, (CURVES_LEFT_IN, 0.1), 0.24)
-        baseline = self.analysis.baseline
-        for treatment, (left, top) in zip(order, places, strict=True):
-            panel = sheet.panel(left, top, left + width, top + CURVE_IN)
-            sheet.text(left, top - 0.13, base.shorten(self.names[treatment], width, sheet.size, bold=True), bold=True)
-            self._set_axes(panel, width, sheet.size, first=left == CURVES_LEFT_IN)
-            if treatment != baseline and baseline in self.curves:
-                _draw_curve(panel, self.curves[baseline], palette.SOFT, 1.1, (0, (3, 2)))
-            _draw_curve(panel, self.curves[treatment], palette.INK, 1.7, "-")
-        title = f"latency, {self.unit.name} (log); vertical: share of requests that took longer (log)"
-        sheet.text(CURVES_LEFT_IN, sheet.height - 0.1, title, size=sheet.size - 0.6, colour=palette.SOFT)
+        size = base.LETTER_PT - 0.4
+        sheet = base.Sheet(DISTRIBUTION_IN + 0.62)
+        right = sheet.width - DISTRIBUTION_NAMES_IN
+        panel = sheet.panel(DISTRIBUTION_LEFT_IN, 0.1, right, 0.1 + DISTRIBUTION_IN)
+        axes.set_value_y_axis(panel, self.limits, self.unit, DISTRIBUTION_IN)
+        least = min(min(shares) for shares, _ in self.profiles.values())
+        panel.set_xlim(0, _stretched(least) * 1.05)
+        inches = right - DISTRIBUTION_LEFT_IN
+        ticks = [(_stretched(1 - p / 100), f"p{p:g}") for p in PERCENTILE_TICKS if 1 - p / 100 >= least * 0.999]
+        axes.set_fitting_ticks(panel.xaxis, ticks, inches, size)
+        for at, _ in ticks:
+            panel.axvline(at, color=palette.GRID, linewidth=0.8, zorder=-2)
+        colours = self._colours()
+        for name, (shares, times) in self.profiles.items():
+            xs, ys = zip(
+                *((_stretched(s), math.log(t)) for s, t in zip(shares, times, strict=True) if t > 0), strict=True
+            )
+            is_baseline, marker = name == self.analysis.baseline, "o" if name in self.medians else ""
+            panel.plot(
+                xs, ys, color=colours[name], linewidth=2.0 if is_baseline else 1.6, marker=marker, markersize=3.5,
+                linestyle=axes.DASHED if is_baseline else "-", zorder=4 if is_baseline else 3,
+            )  # fmt: skip
+        self._name_lines(sheet, right, size, colours)
+        title = f"percentile, every further nine as wide as the one before; vertical: latency, {self.unit.name} (log)"
+        middle = (DISTRIBUTION_LEFT_IN + right) / 2
+        sheet.text(middle, sheet.height - 0.12, title, size=size, colour=palette.SOFT, align="center")
         return sheet
 
-    def _set_axes(self, panel: Axes, width: float, size: float, *, first: bool) -> None:
-        axes.set_value_x_axis(panel, self.limits, self.unit, width, size - 0.4)
-        lowest = min(min(curve.shares_slower) for curve in self.curves.values())
-        panel.set_ylim(math.log10(lowest) - 0.1, 0.05)
-        decades = list(range(math.ceil(math.log10(lowest)), 1))
-        axes.set_ticks(panel.yaxis, decades, [f"{100 * 10.0**d:g}{NBSP}%" if first else "" for d in decades])
-        for decade in decades:
-            panel.axhline(decade, color=palette.GRID, linewidth=0.8, zorder=-2)
+    def _colours(self) -> dict[str, str]:
+        """Return treatment -> colour: that of ink for the baseline; more than a palette holds are grey."""
+        others = [name for name in self.profiles if name != self.analysis.baseline]
+        known = [matplotlib.colors.to_hex(rgb) for rgb in sns.color_palette("colorblind")]
+        colours = dict(zip(others, known, strict=False))
+        return {name: colours.get(name, palette.SOFT) for name in others} | {self.analysis.baseline: palette.INK}
+
+    def _name_lines(self, sheet: base.Sheet, right: float, size: float, colours: Mapping[str, str]) -> None:
+        """Write each line's name beside its end, or as near as the other names allow."""
+        low, high = (math.log(limit) for limit in self.limits)
+        ends = {name: math.log(times[-1]) for name, (_, times) in self.profiles.items()}
+        wanted = [0.1 + DISTRIBUTION_IN * (high - end) / (high - low) for end in ends.values()]
+        heights = [base.text_height(size)] * len(wanted)
+        places = base.avoid_overlap(wanted, heights, 0.06, max(DISTRIBUTION_IN + 0.2, sum(heights) + 0.1))
+        for name, y in zip(ends, places, strict=True):
+            text = base.shorten(self.names[name], DISTRIBUTION_NAMES_IN - 0.12, size)
+            sheet.text(right + 0.1, y, text, size=size, colour=colours[name], bold=name == self.analysis.baseline)
 
     @property
     def caption(self) -> str:
         """A description of the figure, and the remark that no verdict is based on it."""
+        if not self.curves:
+            return "Medians over the counting trials: it describes, and nothing is tested on it."
         requests = sum(c.requests for c in self.curves.values())
         trials = pluralize(sum(c.trials for c in self.curves.values()), "trial")
         together = f"{requests:,} requests of {trials}, put together for the picture"
@@ -243,30 +281,40 @@ class LatencyDistributionFigure(base.ReportFigure):
     @property
     def help(self) -> str:
         """Instructions for reading the figure."""
-        return (
-            "Solid: all requests of the treatment’s counting trials together; dashed: the baseline’s. At 1 % stands "
-            "p99. Each line ends where 20 requests are left. The requests of a trial share its moment, so verdicts "
-            "come only from the percentiles of single trials above."
-        )
+        parts = [
+            "A line: all requests of the treatment’s counting trials together, but the last 20." if self.curves else "",
+            "A mark: the median of the trials at a percentile that the load generator prints." if self.medians else "",
+            "Dashed: the baseline. Verdicts come only from the percentiles of single trials above.",
+        ]
+        return " ".join(filter(None, parts))
 
     @property
     def alt_text(self) -> str:
-        """The caption, then percentiles read from the curves."""
-        lines = []
-        for treatment, curve in self.curves.items():
-            shares = [share for share in ALT_SHARES if share >= min(curve.shares_slower)]
-            values = [f"p{100 - 100 * share:g} {format_duration(_time_at(curve, share))}" for share in shares]
-            lines.append(f"{self.names.get(treatment, treatment)}: {', '.join(values)}")
-        return f"Distribution of the latency of all requests together. {self.caption} {'; '.join(lines)}."
+        """The caption, then percentiles read from the lines."""
+        texts = []
+        for name, (shares, times) in self.profiles.items():
+            known = dict(zip(shares, times, strict=True))
+            if curve := self.curves.get(name):
+                known = {share: _time_at(curve, share) for share in ALT_SHARES if share >= min(shares)}
+            values = [f"p{100 - 100 * share:g} {format_duration(t)}" for share, t in known.items()]
+            texts.append(f"{self.names[name]}: {', '.join(values)}")
+        return f"Latency by percentile. {self.caption} {'; '.join(texts)}."
 
 
-def _draw_curve(
-    panel: Axes, curve: ExceedanceCurve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]
-) -> None:
-    points = [(math.log(t), math.log10(s)) for t, s in zip(curve.times_s, curve.shares_slower, strict=True) if t > 0]
-    if points:
-        xs, ys = np.array(points).T
-        panel.plot(xs, ys, color=colour, linewidth=width_pt, linestyle=dashes, drawstyle="steps-post")
+def _stretched(share_slower: float) -> float:
+    """Return the position of a percentile on the axis: every nine of 0.9, 0.99, 0.999 has the same width."""
+    return -math.log10(share_slower)
+
+
+def _median_profiles(percentiles: Percentiles, others: set[str]) -> dict[str, Profile]:
+    """Return treatment -> (shares of slower requests, medians over valid trials in s), but for `others`."""
+    points: dict[str, dict[float, float]] = {}
+    for percentile, (values, _) in percentiles.items():
+        usable = values[values["valid"] & (values["value"] > 0)]
+        for treatment, median in usable.groupby("treatment")["value"].median().items():
+            points.setdefault(str(treatment), {})[round(1 - float(percentile[1:]) / 100, 9)] = float(median)
+    known = {name: dict(sorted(own.items(), reverse=True)) for name, own in points.items() if name not in others}
+    return {name: (tuple(own), tuple(own.values())) for name, own in known.items() if len(own) > 1}
 
 
 def _time_at(curve: ExceedanceCurve, share: float) -> float:
