@@ -21,6 +21,8 @@ from loadbook.study.treatments import Factor, FactorLevel, Setting
 
 MAX_QUESTION_CHARS = 90
 LARGE_PAGE_BYTES = 32_768
+# of a new study: what its blocks for latencies may take together, and what one of its plain trials takes
+LATENCIES_S, STARTER_TRIAL_S = 60.0, 7.0
 COMMENT_COLUMN = 36  # column in which comments begin
 
 
@@ -135,6 +137,7 @@ def starter_study(
     return template_environment(Path(__file__).parent).get_template("starter.toml.j2").render(
         name=name, question=question[:MAX_QUESTION_CHARS], max_chars=MAX_QUESTION_CHARS, services=services,
         factors=factors, factor_names=factor_names, tried=tried,
+        latency_blocks=int(LATENCIES_S / STARTER_TRIAL_S / (2 + len(tried) + bool(control))),
         control=", ".join(f"{factor_names[s.role, s.var]} = {_toml(s.value)}" for s in control),
         fixed={role: {s.var: s.value for s in fixed if s.role == role} for role in services},
         documented_at={services[role].name: role for role in reversed(list(services))},

@@ -158,11 +158,15 @@ def test_latency_by_percentile_has_a_line_per_treatment_in_one_panel(logged: Run
     page, found = EffectsPage(logged), checks.treatment_curves(logged)
     figure = LatencyDistributionFigure(page.analysis, found)
     (panel,) = figure.draw().axes
-    lines = {line.get_color(): line for line in panel.lines if len(line.get_xdata()) > 2}
+    lines = {line.get_color(): line for line in panel.lines if len(np.asarray(line.get_xdata())) > 2}
     assert len(lines) == len(figure.profiles) == 2
     assert "p99 " in figure.alt_text and "it describes, and nothing is tested on it" in figure.caption
     shares, times = figure.profiles["x"]
-    own = next(line for line in lines.values() if len(line.get_xdata()) == len(times) and line.get_linestyle() == "-")
+    own = next(
+        line
+        for line in lines.values()
+        if len(np.asarray(line.get_xdata())) == len(times) and line.get_linestyle() == "-"
+    )
     assert own.get_xdata()[-1] == pytest.approx(-math.log10(shares[-1]))
     assert own.get_ydata()[-1] == pytest.approx(math.log(times[-1]))
 
