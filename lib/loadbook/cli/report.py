@@ -69,8 +69,6 @@ def report(
     if whole:
         _report_site(hosts, new, jobs, timeout_s, as_json)
         return
-    from loadbook.analyses.compare_runs.page import build_comparison
-    from loadbook.batch.index import write_index
     from loadbook.report.build import build_report
 
     layout, display = project_layout(), ProgressDisplay(sys.stderr)
@@ -83,6 +81,8 @@ def report(
     for name in names:
         try:
             if against:
+                from loadbook.analyses.compare_runs.page import build_comparison  # imports scipy
+
                 built.append(build_comparison(layout, name, run, against, pairs, display.step, timeout_s))
             else:
                 built.append(build_report(layout, name, run, pairs, display.step, timeout_s, file_format == "md"))
@@ -92,6 +92,8 @@ def report(
             failed = True  # continue with the reports of the other studies
             records.append({"study": name, "pages": [], "failed": [error.message], "next": error.hint})
             display.step(f"{name}: no report: {error.message}")
+    from loadbook.batch.index import write_index
+
     index = write_index(layout.reports)
     display.step("done")
     for one in built:

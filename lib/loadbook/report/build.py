@@ -216,6 +216,7 @@ def _build_page(
         built.failed.append(error.message)
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return
+    on_message(f"{study}: page {page}")
     built.pages += [page, page.with_suffix(".md")] if place.markdown else [page]
     if name == names[0]:
         built.summary |= {**summary, "page": page.name}

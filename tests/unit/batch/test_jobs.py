@@ -58,7 +58,7 @@ study = "nginx-directives-smoke"
 parameters = { metric = "ok_per_s", level = 1 }
 """
     one, two = works(layout, tmp_path, text)
-    assert (one.study, one.trials, one.hosts_text) == ("nginx-directives-smoke", 24, "the lab")
+    assert (one.study, one.trials, one.hosts_text) == ("nginx-directives-smoke", 48, "the lab")
     assert [report.parameters for report in one.reports] == [
         {"metric": "ok_per_s"}, {"metric": "latency"}, {"metric": "ok_per_s", "level": 1},
     ]  # fmt: skip
