@@ -17,7 +17,7 @@ from loopback_labs import own_lab
 from recorded_run import with_studies
 from shared_builds import needs_go
 
-pytestmark = [needs_go, pytest.mark.timeout(300)]
+pytestmark = [needs_go, pytest.mark.timeout(1800)]
 
 
 def calibrate(home: Path, hosts: Path, *words: str) -> Result:
