@@ -18,6 +18,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.ratios import ratio_scale
 from loadbook.stats import text as words
 from loadbook.stats.headline import (
     headline,
@@ -379,7 +380,7 @@ def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequenc
     compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
     intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-    return axes.ratio_scale(intervals, expected, [*decided, *expected], margin)
+    return ratio_scale(intervals, expected, [*decided, *expected], margin)
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:
