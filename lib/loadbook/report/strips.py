@@ -176,8 +176,9 @@ def _axis_text(interval: EffectInterval, scale: RatioScale, width: int) -> str:
     text[first : last + 1] = "░" * (last - first + 1)
     text[column(0.0)] = "│"
     first, last = map(column, interval.ends)
-    text[first : last + 1] = "─" * (last - first + 1)
+    text[first : last + 1] = ["┼" if one == "│" else "─" for one in text[first : last + 1]]
     text[first] = "├" if log_ratio(interval.low) >= scale.low else "◄"
     text[last] = "┤" if log_ratio(interval.high) <= scale.high else "►"
-    text[column(interval.change)] = interval.glyph
+    if scale.contains(log_ratio(interval.change)):
+        text[column(interval.change)] = interval.glyph
     return "".join(text)
