@@ -15,6 +15,7 @@ from loadbook.core.units import format_duration, utc_text
 from loadbook.report import html
 from loadbook.report.blocks import check_texts
 from loadbook.report.palette import page_stylesheet
+from loadbook.report.strips import summary_strip
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
@@ -53,6 +54,7 @@ def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
         "valid_trials": f"{summary['valid']} of {summary['planned']}" if "valid" in summary else "–",
         "took": format_duration(entry.took_s) if entry.took_s else "–",
         "verdict": verdict,
+        "strip": summary_strip(summary),
         "checks": checks,
         "lines": [line for line in lines if line] or ["–"],
         "page_files": [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in files],
@@ -100,6 +102,7 @@ def write_index(reports: Path) -> Path:
             # an unfinished run has no duration
             "duration": format_duration(summary["ended"] - summary["started"]) if summary.get("ended") else "–",
             "checks": check_texts(summary),
+            "strip": summary_strip(summary),
         }
         for study, summary in sorted(newest.items(), key=lambda item: (-item[1]["started"], item[0]))
     ]

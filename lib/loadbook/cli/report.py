@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.terminal import ProgressDisplay, echo, json_option, print_json, studies_argument, study_argument
+from loadbook.cli.terminal import (
+    ProgressDisplay,
+    echo,
+    json_option,
+    picture_columns,
+    print_json,
+    studies_argument,
+    study_argument,
+)
 from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
@@ -106,8 +114,15 @@ def report(
 
 
 def _print_report(built: BuiltReport) -> None:
+    from loadbook.report.strips import KEY_LINE, strip_lines
+
+    strips = strip_lines(built.summary, picture_columns())
     for line in built.summary.get("sentences", []):
         echo(one_line(line))
+        if line in strips:
+            echo(strips[line])
+    if strips:
+        echo(KEY_LINE)
     if "gate" in built.summary:
         echo(one_line(built.summary["gate"]["sentence"]))
     if built.summary.get("next"):

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -149,6 +150,12 @@ def echo_now(text: str) -> None:
     """Print a text to stderr without Python's buffer, which a signal handler must not use."""
     with suppress(OSError):
         os.write(STDERR, f"{clean(text)}\n".encode())
+
+
+def picture_columns() -> int:
+    """Return the columns of stdout for pictures of characters; 0 if it is no terminal with UTF-8, and with `--json`."""
+    is_shown = sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return shutil.get_terminal_size().columns if is_shown and not _prints_json() else 0
 
 
 def cell(text: object) -> Text:

@@ -391,7 +391,7 @@ class EffectChanges(Displayable):
     @property
     def sentences(self) -> list[str]:
         """One sentence per comparison, in the order of the table."""
-        return [f"{line.glyph} {line.name}{line.text}" for line in page.pair_lines(self.page.result)]
+        return [line.sentence for line in page.pair_lines(self.page.result)]
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -1,6 +1,8 @@
 """Reports: blocks (text, tables, figures), pages made of blocks, and their export from executed notebooks.
 
 - `palette`: colours, glyphs and words of verdicts; the stylesheet
+- `ratios`: the log axis of ratios
+- `strips`: intervals of effects over the margin, as small HTML boxes and as lines of characters
 - `figures`: the figures of one run, and the code that all figures share
 - `nodes`: the parts of a block (paragraph, table, ...), written as HTML, plain text and Markdown
 - `blocks`: the content of a notebook cell, and parts that many blocks share

@@ -99,8 +99,9 @@ def verdict_cell(row: AnalysisRow, metric: str) -> nodes.VerdictCell | str:
     """Return the table cell with a row's verdict; for the baseline the text "(reference)"."""
     if row.kind == "baseline":
         return "(reference)"
-    kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
-    return nodes.VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
+    return nodes.VerdictCell(
+        f"v-{palette.row_kind(row)}", palette.row_glyph(row), palette.row_word(row, get_metric(metric))
+    )
 
 
 CHECK_SHORT_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}

@@ -277,11 +277,11 @@ def _picture_html(figure: ReportFigure) -> Markup:
         for area in sheet.hover_areas
     )
     return Markup(
-        '<figure>\n<div class="scroll" tabindex="0" role="region" aria-label="Figure"><div class="picture">\n'
+        '<figure>\n{}<div class="scroll" tabindex="0" role="region" aria-label="Figure"><div class="picture">\n'
         '<img src="{}" alt="{}">\n{}\n</div></div>\n<figcaption><b>{}</b> {}</figcaption>\n</figure>'
     ).format(
-        svg_data_uri(sheet.figure), clean(figure.alt_text), Markup("").join(areas), clean(figure.caption),
-        clean(figure.help),
+        figure.rows_html(), svg_data_uri(sheet.figure), clean(figure.alt_text), Markup("").join(areas),
+        clean(figure.caption), clean(figure.help),
     )  # fmt: skip
 
 

@@ -103,6 +103,11 @@ def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "di
     return words.direction_word(metric.name, 1.0 if up else -1.0)
 
 
+def row_kind(row: AnalysisRow) -> str:
+    """Return the kind of a row in the stylesheet: that of its verdict, or "check"."""
+    return row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
+
+
 def row_style(row: AnalysisRow) -> VerdictStyle:
     """Return the style of a row: of its verdict, or the fixed style of the baseline or harness check."""
     if row.kind != "treatment":
@@ -137,7 +142,7 @@ def _stylesheet() -> str:
     """Return the CSS of all pages, which is the same in JupyterLab and in exported HTML."""
     names = {
         "paper": BACKGROUND, "ink": INK, "soft": SOFT, "tint": TINT, "grid": GRID, "rule": RULE, "link": LINK,
-        "doubt-box": DOUBT_BOX, "doubt-text": DOUBT_TEXT,
+        "doubt-box": DOUBT_BOX, "doubt-text": DOUBT_TEXT, "picture": BACKGROUND, "band": BAND, "axis": INK,
     }  # fmt: skip
     colours = "".join(f"--{name}: {colour}; " for name, colour in names.items())
     verdicts = "".join(
@@ -151,11 +156,12 @@ def _stylesheet() -> str:
 def page_stylesheet() -> str:
     """Return the CSS of exported pages, with dark colours for readers who prefer dark mode.
 
-    Figures keep their light background, because their colours are fixed when they are drawn.
+    Figures and strips keep their light background, because the colours of their marks are fixed.
     """
     colours = "".join(f"--{name}: {colour}; " for name, colour in DARK.items())
     verdicts = "".join(f".lb .v-{kind} {{ color: {style.dark_text}; }} " for kind, style in VERDICTS.items())
-    dark = f"html {{ color-scheme: dark; }} :root {{ {colours}}} {verdicts}.lb figure .picture {{ background: #fff; }}"
+    figures = ".lb figure .scroll { --paper: var(--picture); background-color: var(--paper); }"
+    dark = f"html {{ color-scheme: dark; }} :root {{ {colours}}} {verdicts}{figures}"
     return f"{_stylesheet()}@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 

@@ -76,6 +76,11 @@ class VerdictLine:
     text: str
 
     @property
+    def sentence(self) -> str:
+        """The line as plain text."""
+        return f"{self.glyph} {self.name}{self.text}"
+
+    @property
     def nodes(self) -> Group:
         """The line as nodes, with the glyph in the colour of the verdict."""
         return Group(Span(self.glyph, css=f"g v-{self.kind}"), " ", Strong(self.name), self.text)

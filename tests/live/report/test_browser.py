@@ -67,8 +67,38 @@ def test_effects_figure_shows_numbers_on_hover_in_a_browser(chrome, made):
     assert chrome.value(middle)
 
 
+WORDS_IN_VIEW = """[...document.querySelectorAll('ul.rows .v')].map(word => {
+    const box = word.getBoundingClientRect();
+    return [word.textContent.trim(), box.width > 0 && box.left >= 0 && box.right <= innerWidth] })"""
+
+
+def test_phone_shows_each_verdict_and_interval_without_scrolling_sideways(chrome, made):
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
+    words = chrome.value(WORDS_IN_VIEW)
+    assert {"▲ faster", "▼ slower", "■ equivalent", "○ passed", "□ passed"} <= {word for word, _ in words}
+    assert all(in_view for _, in_view in words)
+    bars = """[...document.querySelectorAll('ul.rows .strip .bar')].map(bar => {
+        const own = bar.getBoundingClientRect(), strip = bar.parentElement.getBoundingClientRect();
+        return own.width > 0 && own.left >= strip.left && own.right <= strip.right && strip.width > 300 })"""
+    assert chrome.value(bars) and all(chrome.value(bars))
+    picture = "getComputedStyle(document.querySelector('figure .scroll')).backgroundImage"
+    table = "getComputedStyle(document.querySelector('div.scroll[aria-label=Effects]')).backgroundImage"
+    assert chrome.value(picture) == chrome.value(table) != "none"
+    assert chrome.value("getComputedStyle(document.querySelector('figure img')).mixBlendMode") == "multiply"
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["laptop"])
+    assert not any(in_view for _, in_view in chrome.value(WORDS_IN_VIEW))
+
+
+def test_index_shows_the_interval_of_the_first_treatment(chrome, made, size):
+    chrome.open(made.layout.reports / "index.html", *size)
+    strip = "document.querySelector('td .strip')"
+    assert chrome.value(f"{strip}.getBoundingClientRect().right") <= size[0]
+    assert 60 <= chrome.value(f"{strip}.getBoundingClientRect().width") <= 100
+    assert "tcp_nopush on: faster, +" in chrome.value(f"{strip}.getAttribute('aria-label')")
+
+
 def test_report_headline_and_harness_checks_are_visible_without_scrolling(chrome, made):
-    """Laptop: answer, trust and five rows of the effect plot; phone: two rows."""
+    """Laptop: answer, trust and five rows of the effect plot; phone: two rows of its list."""
     top, height = (
         "document.querySelector('figure img').getBoundingClientRect().top",
         "document.querySelector('figure img').height",
@@ -77,8 +107,7 @@ def test_report_headline_and_harness_checks_are_visible_without_scrolling(chrome
     scale = 840 / (8.75 * 96)
     assert chrome.value(top) + (0.34 + 5 * 0.34) * 96 * scale <= 720
     chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
-    scale = 756 / (8.75 * 96)
-    assert chrome.value(top) + (0.4 + 2 * 0.34) * 96 * scale <= 844
+    assert chrome.value("document.querySelectorAll('ul.rows li')[1].getBoundingClientRect().bottom") <= 844
     assert chrome.value(height) > 200
 
 

@@ -265,7 +265,7 @@ class BackendsPage(EffectsPage):
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the headline, its support, and one line per comparison."""
-        lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.verdict_lines(self.analysis)]
+        lines = [line.sentence for line in verdicts.verdict_lines(self.analysis)]
         return [answer.headline, answer.support, *lines]
 
 

@@ -19,6 +19,7 @@ from loadbook.report.build import ensure_ingested
 from loadbook.report.figures import axes, base
 from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, max_text_width, text_height, wrap
 from loadbook.report.nodes import Break, Column, Group, HtmlOnly, Picture, Span, Strong, Table, TextOnly
+from loadbook.report.ratios import ratio_scale
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import comparison_texts
 from loadbook.store.paths import Layout
@@ -99,7 +100,7 @@ class ClaimsFigure(ReportFigure):
         published = [line.effect for line in self.lines if line.effect is not None]
         decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
         panel, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self.analysis.margin
-        scale = axes.ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
+        scale = ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
         ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
         axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
         top = HEAD_IN

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from loadbook.analyses.compare_runs import compute
-from loadbook.analyses.compare_runs.compute import RunComparison
+from loadbook.analyses.compare_runs.compute import EffectPair, RunComparison
 from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, interval_scale
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, Sheet, drawable, metric_label, text_width, wrap
+from loadbook.report.strips import CHECK, StripRow, effect_interval, rows_html
 from loadbook.stats.text import confidence_text, margin_text
 
 ROW_IN, APART_IN = 0.44, 0.085  # height of a row; distance of each interval from the row's middle
@@ -49,15 +51,23 @@ class RunComparisonFigure(RowsFigure):
             is_check = pair.row.kind != "treatment"
             name = wrap(drawable(pair.row.label, pair.row.treatment), NAME_IN, LETTER_PT, not is_check)
             size, colour = (LETTER_PT, palette.INK) if pair.change else (LETTER_PT - 0.8, palette.SOFT)
-            if pair.change is None:
-                change = wrap(drawable(pair.reason or "", ""), REASON_IN, size, lines=3)
-            else:
-                texts = compute.effect_change_texts(pair)
-                change = f"{texts.change} ({texts.interval})"
+            change = _change_text(pair)
+            change = change if pair.change else wrap(change, REASON_IN, size, lines=3)
             height = ROW_IN + (0.13 if max(name.count("\n"), change.count("\n")) > 1 else 0.0)
             looks = (is_check, size, pair.kind == "changed", colour, colour)
             rows.append(FigureRow(name, pair.kind, change, height, *looks))
         return rows
+
+    def rows_html(self) -> Markup:
+        """Return the rows as a list for narrow screens, each with the older run's interval in ink above the newer's."""
+        rows, metric = [], get_metric(self.metric_name)
+        for pair in self.result.rows:
+            older, newer = (side and effect_interval(side, metric) for side in pair.sides)
+            intervals = [one for one in (older and replace(older, kind=CHECK), newer) if one]
+            name = drawable(pair.row.label, pair.row.treatment)
+            rows.append(StripRow(name, pair.kind, _change_text(pair), CHECK, intervals))
+        head = f"{self.change_head}; shaded: {self.margin_label}; black: {OLDER}; below it: {NEWER}"
+        return rows_html(head, rows, self.scale)
 
     def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
         """Draw the background of all rows and, above them, the key of the two runs' marks."""
@@ -115,3 +125,11 @@ class RunComparisonFigure(RowsFigure):
             for row in self.result.rows
         ]
         return " ".join([f"Effect of each treatment on {self.metric_label} in two runs.", self.caption, *rows])
+
+
+def _change_text(pair: EffectPair) -> str:
+    """Return how far an effect moved, with its interval, or the reason why that is not known."""
+    if pair.change is None:
+        return drawable(pair.reason or "", "")
+    texts = compute.effect_change_texts(pair)
+    return f"{texts.change} ({texts.interval})"

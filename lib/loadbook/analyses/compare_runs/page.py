@@ -42,9 +42,8 @@ def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
     lines = []
     for pair in comparison.rows:
         row = pair.row
-        kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
         text = compute.effect_change_phrase(pair, comparison.margin)
-        lines.append(VerdictLine(kind, palette.row_glyph(row), row.label, text))
+        lines.append(VerdictLine(palette.row_kind(row), palette.row_glyph(row), row.label, text))
     return lines
 
 
@@ -247,7 +246,7 @@ class ComparePage:
 
     def summary(self) -> dict[str, Any]:
         """Return the answer and its sentences for the command line."""
-        lines = [f"{line.glyph} {line.name}{line.text}" for line in pair_lines(self.result)]
+        lines = [line.sentence for line in pair_lines(self.result)]
         return {
             "notebook": NOTEBOOK,
             "study": self.newer.study.name,

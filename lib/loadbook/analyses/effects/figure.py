@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
@@ -18,6 +19,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.ratios import ratio_scale
+from loadbook.report.strips import StripRow, effect_interval, rows_html
 from loadbook.stats import text as words
 from loadbook.stats.headline import (
     headline,
@@ -184,6 +187,17 @@ class EffectsFigure(RowsFigure):
             colour, hover = palette.row_text_colour(row), self._hover_text(row) if compared else ""
             rows.append(FigureRow(name, verdict, change, height, is_check, change_pt, colour=colour, hover=hover))
         return rows
+
+    def rows_html(self) -> Markup:
+        """Return the rows as a list for narrow screens: name, verdict, change, and the interval over the margin."""
+        rows = []
+        for row in self.rows:
+            verdict, change, second_line = self.words_of(row)
+            interval, css = effect_interval(row, self.metric), palette.row_kind(row)
+            text = ", ".join(filter(None, (change, second_line)))
+            rows.append(StripRow(self.names[row.treatment], verdict, text, css, [interval] if interval else []))
+        to_the_right = f"to the right: {words.direction_words(self.metric_name).up}"
+        return rows_html(f"{self.change_head}; shaded: {self.margin_label}; {to_the_right}", rows, self.scale)
 
     def _hover_text(self, row: AnalysisRow) -> str:
         """Return the hover text of a row: name, verdict, change, interval, blocks and p-value."""
@@ -379,7 +393,7 @@ def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequenc
     compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
     intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-    return axes.ratio_scale(intervals, expected, [*decided, *expected], margin)
+    return ratio_scale(intervals, expected, [*decided, *expected], margin)
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:

@@ -15,6 +15,7 @@ from loadbook.report import sections, verdicts
 from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
 from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Picture, Table
 from loadbook.report.page import Page, load_run_data
+from loadbook.report.strips import effect_interval, interval_records
 from loadbook.stats.analyse import combine_strata
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.next_step import next_step
@@ -222,6 +223,7 @@ class EffectsPage(Page):
     def summary(self) -> dict[str, Any]:
         """Return the headline, the sentences and the harness checks for the index page and the command line."""
         answer = self.answer_summary()
+        sentences = self.sentences(answer)
         # the worst state of the A/A arms and of the positive controls; "aa" and "control" are true only if all passed
         arms = {kind: [row.check_state for row in self.analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
         states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
@@ -229,7 +231,8 @@ class EffectsPage(Page):
         checks: dict[str, Any] = {kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES}
         return super().summary() | {
             "verdict": {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline},
-            "sentences": self.sentences(answer),
+            "sentences": sentences,
+            "effects": self._interval_records(sentences),
             "next": self.next_line(),
             "doubts": len(sections.doubt_messages(self.data)),
             "metric": get_metric(self.metric).name,
@@ -237,9 +240,17 @@ class EffectsPage(Page):
             "check_states": states,
         }
 
+    def _interval_records(self, sentences: list[str]) -> list[dict[str, Any]]:
+        """Return the intervals of those `sentences` that are the verdict sentence of a row."""
+        rows, metric = [row for row in self.analysis.rows if row.kind != "baseline"], get_metric(self.metric)
+        pairs = zip(verdicts.verdict_lines(self.analysis), rows, strict=True)
+        return interval_records(
+            (line.sentence, effect_interval(row, metric)) for line, row in pairs if line.sentence in sentences
+        )
+
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the headline unless a row repeats it, and a line per row."""
-        lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
+        lines = [line.sentence for line in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
         unlimited = self.analysis.allows_headline and self.analysis.resolution is None
         first += [] if unlimited else [answer.support]

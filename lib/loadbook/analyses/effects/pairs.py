@@ -14,6 +14,7 @@ from loadbook.core.units import pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, wrap
+from loadbook.report.ratios import log_ratio_text
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 from loadbook.store.tables import RunData
@@ -168,6 +169,6 @@ class PairedBlocksFigure(ReportFigure):
     @property
     def alt_text(self) -> str:
         """The caption, then the change of every block."""
-        changes = ", ".join(axes.log_ratio_text(v) for v in self.changes)
+        changes = ", ".join(log_ratio_text(v) for v in self.changes)
         estimate = f" Estimate {self._change_text}." if self._change_text else ""
         return f"{self.caption}{estimate} Change by block: {changes or 'none'}."

@@ -166,7 +166,7 @@ class FactorialPage(EffectsPage):
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the headline, and one line per effect."""
-        return [answer.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._effect_lines())]
+        return [answer.headline, *(line.sentence for line in self._effect_lines())]
 
 
 EFFECTS_NOTE = (

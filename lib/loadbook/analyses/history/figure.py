@@ -20,6 +20,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, join_words, pluralize, utc_text
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.ratios import log_ratio_text
 from loadbook.stats.text import margin_text
 
 DAY_S = 86400.0
@@ -212,7 +213,7 @@ def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoin
         panel.plot([x], [log[0]], zorder=4, **base.marker_props(style, size))
         return
     y, va = (scale.low, "bottom") if log[0] < scale.low else (scale.high, "top")
-    text = axes.log_ratio_text(log[0])
+    text = log_ratio_text(log[0])
     panel.text(x - 0.018, y, text, ha="right", va=va, fontsize=base.SMALLEST_PT, color=palette.SOFT)
 
 

@@ -20,6 +20,7 @@ from loadbook.core.units import NBSP, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
+from loadbook.report.ratios import ratio_scale
 from loadbook.stats.comparability import usable_mask
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
@@ -275,7 +276,7 @@ class PageSizeFigure(base.ReportFigure):
         pairs, margin = self.result.tiers.pairs, self.result.margin
         comparisons = [v.comparison for pair in pairs for v in pair.verdicts.values()]
         effects = [c.effect or 0.0 for c in comparisons if c.ci95]
-        scale = scales.ratio_scale([c.ci95 for c in comparisons if c.ci95], effects, effects, margin)
+        scale = ratio_scale([c.ci95 for c in comparisons if c.ci95], effects, effects, margin)
         first, second = self.result.tiers.names
         sheet.text(0.05, top + 0.14, f"ratio of {second} to {first} (log scale; shaded: ±{margin_text(margin)})")
         panel = axis.panel(sheet, top + TIERS_HEAD_IN - 0.15, top + TIERS_HEAD_IN - 0.15 + TIERS_IN)

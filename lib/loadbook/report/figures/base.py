@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import seaborn as sns
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -74,6 +75,10 @@ class ReportFigure(ABC):
         """Return the sheet, which has the picture and its areas with hover texts."""
         with house_style():
             return self._draw()
+
+    def rows_html(self) -> Markup:
+        """Return the rows of the picture as HTML for screens narrower than the picture; empty if it has no rows."""
+        return Markup("")
 
     @property
     @abstractmethod

@@ -16,6 +16,7 @@ from loadbook.core.metrics import CAPACITY, get_metric
 from loadbook.core.units import format_percent, format_quantity, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.ratios import log_ratio_text
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.results import Analysis, Interval
 from loadbook.store.tables import RunData
@@ -215,7 +216,7 @@ class OrderFigure(base.ReportFigure):
             x, y = LEFT_IN + across * (slot - first), BOTTOM_IN - up * math.log(value / limits[0])
             half = max(0.03, min(0.06, across / 2))
             text = f"{trial}: {self.names.get(treatment, treatment)}, {format_quantity(value, self.metric.unit)}"
-            sheet.hover(x - half, y - 0.06, x + half, y + 0.06, f"{text} ({axes.log_ratio_text(off)})")
+            sheet.hover(x - half, y - 0.06, x + half, y + 0.06, f"{text} ({log_ratio_text(off)})")
 
     @property
     def caption(self) -> str:
