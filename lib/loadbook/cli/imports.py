@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ def open_archive(path: Path) -> dict[str, Any]:
     Returns what `--json` prints.
     """
     from loadbook.store.export import differing_tables, unpack_run
+    from loadbook.store.tables import tables_maker
 
     layout = project_layout()
     contents, new = unpack_run(path, layout, count_progress("files taken in"))
@@ -46,14 +46,28 @@ def open_archive(path: Path) -> dict[str, Any]:
     summary = ingest_tables(layout, study, run)
     terminal.echo(tables_text(layout, study, run, summary))
     differ = differing_tables(contents, layout.run(study, run))
-    if differ and contents.loadbook_version == version("loadbook"):
+    sent_by = contents.tables_by or f"loadbook {contents.loadbook_version} (code not recorded)"
+    made_by = tables_maker(layout.run(study, run))
+    if differ and sent_by == made_by:
         raise DataError(f"{', '.join(differ)}: not the tables that were sent with these raw files", "ask its sender")
-    same = "made again here, byte for byte those that were sent"
-    other = f"{', '.join(differ)} differ from those that were sent, which loadbook {contents.loadbook_version} made"
-    terminal.echo(f"tables    {f'made again here; {other}' if differ else same}")
+    terminal.echo(_compared_tables_text(differ, str(sent_by), str(made_by)))
     terminal.echo(f"next: loadbook report {study}")
     record = run_record(layout, study, run, summary)
-    return record | {"already_there": not new, "differing_tables": differ, "verification": verification}
+    return record | {
+        "already_there": not new, "differing_tables": differ, "tables_sent_by": str(sent_by),
+        "tables_made_by": str(made_by), "verification": verification,
+    }  # fmt: skip
+
+
+def _compared_tables_text(differ: list[str], sent_by: str, made_by: str) -> str:
+    """Return lines about the tables that were made again, compared with those in the archive."""
+    if not differ:
+        return "tables    made again here, byte for byte those that were sent"
+    measurements = "measurements differ" if "measurements.parquet" in differ else "all measurements are the same"
+    return (
+        f"tables    made again here; {', '.join(differ)} differ from those that were sent; {measurements}\n"
+        f"note: {sent_by} made those that were sent, {made_by} made these: its rules may differ"
+    )
 
 
 @click.command("import")

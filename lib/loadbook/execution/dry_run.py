@@ -32,7 +32,8 @@ from loadbook.hosts.remote import remote_host
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
 from loadbook.services.cpu_time import CPU_TIME_SCRIPT
-from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT, PIDS_SCRIPT
+from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT
+from loadbook.services.processes import PROCESSES_SCRIPT
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
 
@@ -58,7 +59,7 @@ SCRIPT_NOTES = {
     preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
-    PIDS_SCRIPT: "its processes",
+    PROCESSES_SCRIPT: "its processes",
     CPU_TIME_SCRIPT: "the CPU time of every service",
     rollback.OUTCOME_SCRIPT: "were the changes made, or refused?",
     rollback.NETEM_SCRIPT: "can its kernel delay? If not: the service delay-line instead",
@@ -92,7 +93,7 @@ def script_output(text: str, args: Sequence[str]) -> str:
         rollback.OUTCOME_SCRIPT: "done",
         LIMITS_SCRIPT: f"unlimited\nCpus_allowed_list: {args[0] if args else ''}",
         LISTENING_SCRIPT: "00000000",
-        PIDS_SCRIPT: str(LEADER_PID),
+        PROCESSES_SCRIPT: str(LEADER_PID),
         BUILD_STATE_SCRIPT: "machine any\nbuilt any -",
         CPU_TIME_SCRIPT: "- -\n" + "0\n" * len(args),
     }

@@ -5,6 +5,7 @@ A sampler runs on every host; if the study says so, the hosts' own monitors are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,7 +22,7 @@ from loadbook.hosts.monitors import Poller, connect_monitor, sampler_job
 from loadbook.services import Instance, Proof
 from loadbook.services.cpu_time import read_cpu_time
 from loadbook.store.atomic import explain_disk_full
-from loadbook.store.trial_record import MonitorRecord, PolledRecord, ServiceRecord
+from loadbook.store.trial_record import MonitorRecord, PolledRecord, ServiceRecord, WorkersRecord
 
 LOG_TAIL_CHARS = 800
 
@@ -95,7 +96,21 @@ class TrialServices:
             config_files=list(files),
             effective=next(iter(dump), None),
             cpus=list(self.deployment.launch(placement).cpus) or all_cpus,
+            workers=self._workers_record(placement, instance, proof.workers),
         )
+
+    def _workers_record(self, placement: Placement, instance: Instance, count: int | None) -> WorkersRecord | None:
+        """Return the record of a service's workers; the study has chosen their number if it is in its file or vars."""
+        spec, setting = placement.spec, self.deployment.setting(placement.role)
+        if spec.workers is None or count is None:
+            return None
+        name = spec.workers.setting
+        if spec.main is not None and setting.config_text is not None:
+            text = instance.rendered.files[spec.main].decode(errors="replace")
+            chosen = re.search(rf"^\s*{name}\s+\d", text, re.MULTILINE) is not None
+        else:
+            chosen = isinstance(spec.values(setting.vars)[name], int)
+        return WorkersRecord(count=count, setting=name, automatic=not chosen)
 
     def check_running(self) -> None:
         """Raise ServerFailedError if a service ended, InvalidTrialError if a host's own server changed, in the load.

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b, sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,7 @@ def save_cache(
     types = pa.schema([(name, pa.large_string()) for name in CACHE_COLUMNS])
     write_arrow(_cache_table(paths), pa.Table.from_pylist(rows, schema=types))
     cached = {"basis": _basis_digest(paths), "state": state, "summary": summary, "files": _table_sums(paths)}
+    cached["made_by"] = {"version": version("loadbook"), "code": code_version()}
     trial_record.write_json(_cache_file(paths), cached | {"digest": _json_digest(cached)})
 
 

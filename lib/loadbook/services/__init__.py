@@ -4,6 +4,7 @@
 - `spec`: the models of service.toml: files, commands, probes, counters, error messages
 - `build`: building programs that come as sources, on the host or on this machine
 - `render`: configuration files and argument lists from templates and values
+- `processes`: the processes of a running service, and the number of its workers
 - `instance`: one service on a host for one trial: check its configuration, start, wait, prove, stop
 - `system`: the host's own server, its files replaced for one trial
 - `cpu_time`: the CPU time that services have used
@@ -28,7 +29,8 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     web.check()                # put files, prepare, syntax check, effective dump; ServiceError with the tool's output
     pid = web.start()          # a fresh process as a Job of that name under a lease
     web.ready(driver)          # waits for status 200 on the driver; the error of a dead process has the end of its log
-    proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int]); trial is void when not live
+    proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int], workers: int | None); trial is
+                               # void when not live
     web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} without counters
     web.pids()                 # the service's own processes, for the monitors: call it after the warm-up, as a server
                                # may answer before its last worker is forked

@@ -18,6 +18,7 @@ from loadbook.core.errors import HostError, LostError
 from loadbook.hosts.host import Host, HttpResponse, Job, JobState
 from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
+from loadbook.services.processes import PROCESSES_SCRIPT, ServiceProcess, count_workers, parse_processes
 from loadbook.services.render import RenderedService
 from loadbook.services.spec import Probe, ServiceSpec
 
@@ -169,25 +170,17 @@ DEFAULT_LAUNCH = LaunchOptions()
 
 LOG_TAIL_BYTES = 4000
 
-# Prints the ids of processes with the name $2 in the session or process group whose leader is $1.
-PIDS_SCRIPT = """leader=$1 name=$2
-for file in /proc/[0-9]*/stat; do
-  { read -r line < "$file"; } 2>/dev/null || continue
-  comm=${line#*\\(} comm=${comm%\\)*}
-  [ "$comm" = "$name" ] || continue
-  pid=${line%% *}
-  set -- ${line##*\\) }
-  if [ "$3" = "$leader" ] || [ "$4" = "$leader" ]; then echo "$pid"; fi
-done
-"""
-
 
 class Proof(NamedTuple):
-    """Whether the running service has this configuration (`live`; None if it cannot report it), and the evidence."""
+    """Whether the running service has this configuration (`live`; None if it cannot report it), and the evidence.
+
+    `workers` is the number of its worker processes or threads; None if it is not known.
+    """
 
     live: bool | None
     evidence: str
     pids: list[int]
+    workers: int | None = None
 
 
 def version(host: Host, spec: ServiceSpec) -> str:
@@ -336,13 +329,14 @@ class Instance:
     def prove(self, client_host: Host) -> Proof:
         """Read the configuration id from the running server, via `client_host`, and check that its process is ours."""
         live, evidence = self._probe_config(client_host)
-        pids = self.pids()
+        processes = self._processes()
+        pids = [process.pid for process in processes]
         if live is not False and pids:
             evidence += f"; process {pids[0]} was started with it"
         elif not pids:
             live = False
             evidence += f"; no process {self.spec.process_name} of ours is running: {self._log_end()}"
-        return Proof(live, evidence, pids)
+        return Proof(live, evidence, pids, count_workers(self.spec.workers, processes))
 
     def _probe_config(self, client_host: Host) -> tuple[bool | None, str]:
         if self.spec.prove is None:
@@ -384,11 +378,14 @@ class Instance:
 
     def pids(self) -> list[int]:
         """Return the ids of the service's own processes, oldest first; empty if it is not running."""
+        return [process.pid for process in self._processes()]
+
+    def _processes(self) -> list[ServiceProcess]:
         if self._leader is None:
             return []
         argv = (str(self._leader), self.spec.process_name)
-        done = self.host.script(PIDS_SCRIPT, argv, timeout_s=CONTROL_TIMEOUT_S)
-        return sorted(int(word) for word in done.stdout.split())
+        done = self.host.script(PROCESSES_SCRIPT, argv, timeout_s=CONTROL_TIMEOUT_S)
+        return parse_processes(done.text)
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr."""

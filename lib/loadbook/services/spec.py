@@ -244,6 +244,19 @@ class IdleTimeout(ServiceModel):
         return self.default_s if value is None else float(value)
 
 
+class Workers(ServiceModel):
+    """How its workers are counted, and what sets their number.
+
+    Attributes
+    ----------
+    setting : variable that sets their number, and the name of the directive that does so in a study's own file.
+    process : matches the command line of a worker process; without it, every thread of the service is a worker.
+    """
+
+    setting: Ident
+    process: Pattern | None = None
+
+
 class KnownCost(ServiceModel):
     """Settings that make every request dearer by a known cause: the positive control that `loadbook new` writes.
 
@@ -264,6 +277,7 @@ class ServiceSpec(ServiceModel):
     direct_return : whether its backends accept packets for its address and answer the clients directly.
     tables : nftables tables ("ip name", templates) that are deleted if the service is killed.
     idle_timeout : its time-out for idle connections; None if it never closes them.
+    workers : how its workers are counted; None if it has none, or their number cannot be seen.
     memory_mib : MiB of memory that one instance may need; about twice what its processes have under a usual load.
     control : settings of known cost; None if the service has none.
     tree : in system mode (`as_system`), the host's folder that its files are written to; else "".
@@ -291,6 +305,7 @@ class ServiceSpec(ServiceModel):
     tables: tuple[str, ...] = ()
     errors: ErrorMessages | None = None
     idle_timeout: IdleTimeout | None = None
+    workers: Workers | None = None
     memory_mib: Annotated[int, Field(ge=1)] = 64
     control: KnownCost | None = None
     system: SystemServer | None = None
@@ -309,6 +324,8 @@ class ServiceSpec(ServiceModel):
             raise ValueError(f"main: {self.main} is not one of the files")
         if self.idle_timeout and self.idle_timeout.var and self.idle_timeout.var not in self.vars:
             raise ValueError(f"idle_timeout.var: {self.idle_timeout.var} is not one of the vars")
+        if self.workers and self.workers.setting not in self.vars:
+            raise ValueError(f"workers.setting: {self.workers.setting} is not one of the vars")
         for name, var in self.vars.items():
             try:
                 var.accept(var.default)

@@ -27,6 +27,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_bytes, pluralize
 from loadbook.store.atomic import atomic_path, move_folder
 from loadbook.store.paths import Layout, RunPaths, check_name
+from loadbook.store.tables import TablesMaker, tables_maker
 from loadbook.store.trial_record import sha256_file
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class ArchiveEntry(BaseModel):
 
 
 class ArchiveManifest(BaseModel):
-    """Content of an archive's manifest.json; `files` is keyed by path below raw/, tables/, notebooks/ or pages/."""
+    """Content of an archive's manifest.json; `files` is keyed by path below raw/, tables/, notebooks/ or pages/.
+
+    `tables_by` is what made the tables; archives of earlier versions have none.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,6 +62,7 @@ class ArchiveManifest(BaseModel):
     study: str
     run: str
     loadbook_version: str
+    tables_by: TablesMaker | None = None
     files: dict[str, ArchiveEntry]
 
     def files_below(self, folder: str) -> dict[str, ArchiveEntry]:
@@ -77,7 +82,10 @@ def pack_run(
         raise UsageError(f"{out} is there already", "name another file: --out")
     files = dict(sorted(_archive_sources(paths, pages)))
     entries = {name: ArchiveEntry(size=p.stat().st_size, sha256=sha256_file(p)) for name, p in files.items()}
-    contents = ArchiveManifest(study=paths.raw.parent.name, run=paths.raw.name, loadbook_version=version, files=entries)
+    contents = ArchiveManifest(
+        study=paths.raw.parent.name, run=paths.raw.name, loadbook_version=version, tables_by=tables_maker(paths),
+        files=entries,
+    )  # fmt: skip
     with atomic_path(out) as part, part.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
         _write_members(packed, contents, files, on_file)
     return contents

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import find_metric, get_metric
 from loadbook.store.atomic import atomic_path
@@ -249,6 +251,26 @@ def edited_tables(paths: RunPaths) -> list[str]:
         return [n for n in TABLES if n + ".parquet" in sums and sums[n + ".parquet"] != sha256_file(paths.table(n))]
     except (DataError, OSError, KeyError, TypeError):
         return []
+
+
+class TablesMaker(BaseModel):
+    """Version of the loadbook that made the tables of a run, and digest of its source files and libraries."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"loadbook {self.version} (code {self.code[:8]})"
+
+
+def tables_maker(paths: RunPaths) -> TablesMaker | None:
+    """Return what made the tables; None if the ingest that made them did not record it."""
+    try:
+        return TablesMaker.model_validate(read_json(paths.ingest_cache / "memory.json")["made_by"])
+    except (DataError, OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:

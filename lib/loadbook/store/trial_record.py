@@ -100,6 +100,14 @@ class PolledRecord(_Record):
     problem: str | None = None
 
 
+class WorkersRecord(_Record):
+    """Number of worker processes or threads of a service, and whether the server chose it, not the study."""
+
+    count: int
+    setting: str = Field(description="variable that sets their number")
+    automatic: bool
+
+
 class ServiceRecord(_Record):
     """One service under test, and the evidence that it ran with the configuration of the treatment."""
 
@@ -117,6 +125,7 @@ class ServiceRecord(_Record):
     )
     effective: RelativeFile | None = Field(None, description="the service's own dump of its configuration, file name")
     cpus: list[int] = Field(default_factory=list)
+    workers: WorkersRecord | None = Field(None, description="its workers as they came up, where they can be counted")
     counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
     cpu_s: float | None = Field(None, description="CPU seconds of its processes during the load, warm-up not included")

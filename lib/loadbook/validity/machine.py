@@ -6,12 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from math import ceil
 from operator import attrgetter
 from typing import Any
 
 from loadbook.core.units import format_percent, shorten_list
 from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
-from loadbook.store.trial_record import TrialRecord
+from loadbook.store.trial_record import ServiceRecord, TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
 
@@ -205,6 +206,38 @@ def service_warnings(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
     ]
     if lines:
         yield rule_hit("service_warnings", "doubt", "; ".join(shorten_list(lines, MAX_WARNINGS)))
+
+
+def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+    """Doubt a run in which a server chose more workers than the CPUs it was given, once with all such treatments.
+
+    A number that the study has chosen is not judged.
+    """
+    most: dict[
+        tuple[str, str, str, float, str], int
+    ] = {}  # a trial may have been looked at before the last one came up
+    for record in records:
+        for service in record.services:
+            workers, cpus = service.workers, _given_cpus(study, record, service)
+            if workers and workers.automatic and cpus is not None and workers.count > ceil(cpus):
+                group = service.role, service.service, workers.setting, cpus, record.treatment
+                most[group] = max(workers.count, most.get(group, 0))
+    treatments: dict[tuple[str, str], dict[str, None]] = {}
+    for (role, name, setting, cpus, treatment), count in most.items():
+        has = f"{role}: {name} has {count} workers on {cpus:g} CPU{'' if cpus == 1 else 's'}"
+        treatments.setdefault((has, f"{setting} = {ceil(cpus)} would fit"), {})[treatment] = None
+    lines = [
+        f"{has} in {', '.join(shorten_list(list(names), MAX_NAMED_TREATMENTS))} ({fitting})"
+        for (has, fitting), names in sorted(treatments.items())
+    ]
+    if lines:
+        yield rule_hit("more_workers_than_cpus", "doubt", "; ".join(shorten_list(lines, MAX_WARNINGS)))
+
+
+def _given_cpus(study: Study, record: TrialRecord, service: ServiceRecord) -> float | None:
+    """Return the CPUs given to a service by a mask or a quota, whichever is less; None if it has neither."""
+    quota = study.setting(record.treatment, service.role).cpu_quota if service.role in study.roles else None
+    return min((given for given in (len(service.cpus), quota) if given), default=None)
 
 
 def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:

@@ -1,6 +1,7 @@
 """HAProxy before two nodes: connections and requests, TLS, checks, what it counts; real processes."""
 
 import http.client
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,14 @@ def test_haproxy_balances_requests_or_connections(
         assert {body.split(b"\n")[0] for body in on_one_connection(balancer, 4)} == seen
         counted = balancer.counters(here)
         assert counted["connections"] == 1 and counted.get("requests") == (4 if mode == "http" else None)
+
+
+@pytest.mark.parametrize("settings", [{}, {"nbthread": 3}], ids=["one-per-cpu", "three"])
+def test_haproxy_workers_are_its_threads(
+    here: LocalHost, free_ports: list[int], nodes: list[Instance], settings: dict[str, Any]
+) -> None:
+    with running(here, "haproxy", free_ports[0], nodes[0], **settings) as balancer:
+        assert balancer.prove(here).workers == settings.get("nbthread", len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def ask(here: LocalHost, app: Instance, path: str = "/") -> tuple[int, bytes]:
 
 def test_node_app_adds_up_the_counters_of_its_worker_processes(here: LocalHost, running: Running) -> None:
     app = running("node-app", page_bytes=20)
-    assert len(app.pids()) == 3
+    assert len(app.pids()) == 3 and app.prove(here).workers == 2
     before = app.counters(here)
     assert {ask(here, app, f"/{number}") for number in range(7)} == {(200, b"hello, world\nhello, ")}
     after = app.counters(here)

@@ -26,7 +26,8 @@ ARMS = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, {"a": True}, 
 
 
 def interval(low: float, high: float, kind: str = "better", **more: Any) -> EffectInterval:
-    parts: dict[str, Any] = {"glyph": "▲", "change": (low + high) / 2, "margin": (-0.02, 0.02), "text": f"{kind} {low} to {high}"}
+    text = f"{kind} {low} to {high}"
+    parts: dict[str, Any] = {"glyph": "▲", "change": (low + high) / 2, "margin": (-0.02, 0.02), "text": text}
     return EffectInterval(**(parts | {"kind": kind, "low": low, "high": high} | more))
 
 

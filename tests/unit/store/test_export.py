@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import tarfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from command_line import exit_code
+from loadbook.ingestion.workers import code_version
 from loadbook.store.export import MANIFEST_NAME
 from loadbook.store.paths import Layout
 from recorded_run import STUDY, ingested_run, run_of, with_studies
@@ -148,6 +151,91 @@ def _no_manifest(members: Members) -> None:
 
 def _odd_manifest(members: Members) -> None:
     members[0] = members[0][0], b'{"format": 2}'
+
+
+def _manifest(change: Callable[[dict], None]) -> Callable[[Members], None]:
+    def corrupt(members: Members) -> None:
+        manifest = json.loads(members[0][1])
+        change(manifest)
+        members[0] = members[0][0], json.dumps(manifest).encode()
+
+    return corrupt
+
+
+def _other_tables(*names: str) -> Callable[[dict], None]:
+    def change(manifest: dict) -> None:
+        for name in names:
+            manifest["files"][f"tables/{name}.parquet"]["sha256"] = "0" * 64
+
+    return change
+
+
+def _earlier_rules(manifest: dict) -> None:
+    """As archives were before they had `tables_by`, with tables of other rules."""
+    del manifest["tables_by"]
+    _other_tables("trials", "problems")(manifest)
+
+
+def _other_code(manifest: dict) -> None:
+    manifest["tables_by"] = {"version": "0.0.9", "code": "f" * 64}
+    _other_tables("trials", "measurements")(manifest)
+
+
+@pytest.mark.parametrize(
+    ("change", "differing", "sender"),
+    [
+        (_earlier_rules,
+         "problems.parquet, trials.parquet differ from those that were sent; all measurements are the same",
+         f"loadbook {version('loadbook')} (code not recorded)"),
+        (_other_code, "measurements.parquet, trials.parquet differ from those that were sent; measurements differ",
+         "loadbook 0.0.9 (code ffffffff)"),
+    ],
+    ids=["not recorded", "other"],
+)  # fmt: skip
+def test_archive_whose_tables_other_code_made_is_imported_with_a_note(
+    archive, target_project, tmp_path, monkeypatch, capsys, change, differing, sender
+):
+    sent = corrupted_archive(archive, tmp_path / "sent.tar.gz", _manifest(change))
+    assert exit_code(monkeypatch, "import", str(sent)) == 0
+    output = capsys.readouterr().out
+    here = f"loadbook {version('loadbook')} (code {code_version()[:8]})"
+    assert differing in output
+    assert f"note: {sender} made those that were sent, {here} made these" in output
+
+
+def test_archive_whose_tables_the_same_code_does_not_make_is_refused(
+    archive, target_project, tmp_path, monkeypatch, capsys
+):
+    sent = corrupted_archive(archive, tmp_path / "sent.tar.gz", _manifest(_other_tables("trials")))
+    assert exit_code(monkeypatch, "import", str(sent)) == 4
+    assert "trials.parquet: not the tables that were sent with these raw files" in capsys.readouterr().err
+
+
+def test_archive_with_a_changed_raw_file_is_refused_whatever_code_made_its_tables(
+    archive, target_project, tmp_path, monkeypatch, capsys
+):
+    def corrupt(members: Members) -> None:
+        """Change a raw file and its checksum in the manifest; the run's own ledger has the old one."""
+        _manifest(_earlier_rules)(members)
+        _changed(members)
+        info, data = members[_first_raw(members)]
+        entry = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        _manifest(lambda manifest: manifest["files"].update({info.name: entry}))(members)
+
+    sent = corrupted_archive(archive, tmp_path / "sent.tar.gz", corrupt)
+    assert exit_code(monkeypatch, "import", str(sent)) == 4
+    assert "what it holds is not as its own ledger says" in capsys.readouterr().err
+
+
+def test_archive_names_the_code_that_made_its_tables_not_that_which_exports(tmp_path, monkeypatch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loadbook.ingestion.cache.code_version", lambda: "e" * 64)
+        project = ingested_run(tmp_path)
+    monkeypatch.setenv("LOADBOOK_HOME", str(project.root))
+    assert exit_code(monkeypatch, "export", STUDY, "--out", str(tmp_path / "run.tar.gz")) == 0
+    with tarfile.open(tmp_path / "run.tar.gz") as tar:
+        manifest = json.load(tar.extractfile(MANIFEST_NAME))
+    assert manifest["tables_by"] == {"version": version("loadbook"), "code": "e" * 64}
 
 
 @pytest.mark.fault(49)

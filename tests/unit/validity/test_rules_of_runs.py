@@ -361,6 +361,41 @@ def test_warnings_in_logs_are_one_doubt_with_each_line_once_and_its_treatments()
     assert "“[warn] another” in base, again" in hit.message
 
 
+def web(count: int, automatic: bool = True, **changes: Any) -> dict[str, Any]:
+    """The changes of an arm's records whose web server has so many workers, on one CPU."""
+    workers = {"count": count, "setting": "worker_processes", "automatic": automatic}
+    return {"services": [CLEAN["services"][0] | {"config_sha256": "1" * 64, "cpus": [0], "workers": workers} | changes]}
+
+
+def more_workers(study: Study = STUDY, **by_treatment):
+    return named(check_run(study, *make(**by_treatment)), "more_workers_than_cpus")
+
+
+def test_automatic_workers_above_the_cpus_given_are_one_doubt_with_their_treatments():
+    (hit,) = more_workers(base=web(2), again=web(2), x=web(8, cpus=[0, 1]))
+    assert (hit.level, hit.trial, hit.treatment) == ("doubt", None, None)
+    assert hit.message.startswith(
+        "web: nginx has 2 workers on 1 CPU in base, again (worker_processes = 1 would fit); "
+        "web: nginx has 8 workers on 2 CPUs in x (worker_processes = 2 would fit): "
+    )
+
+
+@pytest.mark.parametrize(
+    "services",
+    [web(1), web(2, automatic=False), web(2, cpus=[]), web(2, workers=None)],
+    ids=["one", "chosen", "not-pinned", "not-recorded"],
+)
+def test_workers_are_not_doubted_if_they_fit_or_the_study_chose_them_or_no_cpus_were_given(services):
+    assert more_workers(x=services) == []
+
+
+def test_automatic_workers_are_compared_with_a_quota_of_cpu_time():
+    roles = {"driver": {}, "web": {"service": "nginx", "cpu_quota": 1.5}}
+    study = Study.model_validate(STUDY.model_dump(by_alias=True) | {"roles": roles})
+    (hit,) = more_workers(study, x=web(3, cpus=[0, 1, 2, 3]), base=web(2, cpus=[]))
+    assert hit.message.startswith("web: nginx has 3 workers on 1.5 CPUs in x (worker_processes = 2 would fit): ")
+
+
 def test_run_recorded_without_warnings_has_no_doubt_of_them():
     records, rows = make()
     assert "warnings" not in CLEAN["services"][0]
