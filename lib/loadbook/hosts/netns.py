@@ -108,7 +108,7 @@ class NamespaceNetwork(LabNetwork):
             raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", hint)
 
     def subnet(self, recorded: Sequence[Sshd]) -> str:
-        """Return the first three bytes of the lab's network: the recorded one, unless another now has it, or a free one.
+        """Return the first three bytes of the lab's network: the recorded one, or a free one if another has it.
 
         A network is another's if it is routed here but not by this lab's interface, as after a project was copied.
         """
