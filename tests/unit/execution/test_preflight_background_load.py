@@ -49,21 +49,9 @@ def test_background_load_of_every_kind_is_reported():
 
 
 def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
-    watch = [
-        "/bin/sh",
-        "/w/bin/job-1.sh",
-        "watch",
-        "s",
-        "120",
-        "/l/web/work/host.lock",
-        "id",
-        "bob@pc",
-        "7",
-        "ns:1",
-        "lb",
-    ]
-    answer = IDLE + "\t".join(["other_run", "bob", "60", *watch, "run-1", "0", ""]) + "\n"
-    assert list(parse_background_load(answer, 0.1, 1)) == []
+    watch = ["/bin/sh", "/l/web/work/bin/job-1.sh", "watch", "s", "120"]
+    lock = ["/l/web/work/host.lock", "id", "bob@pc", "7", "ns:1", "lb", "run-1", "0", "\u2028load x"]
+    answer = IDLE + "\t".join(["other_run", "bob", "60", *watch, *lock]) + "\n"
     done = CommandResult(0, answer.encode(), b"")
     monkeypatch.setattr(preflight, "run_background_load_script", lambda testbed, alias: done)
     plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)

@@ -55,21 +55,9 @@ class Shared(Quieting):
     """A host at rest on whose machine another run is."""
 
     def script(self, *given: Any, **options: Any) -> CommandResult:
-        watch = [
-            "/bin/sh",
-            "/w/bin/job-1.sh",
-            "watch",
-            "s",
-            "120",
-            "/tmp/l",
-            "id",
-            "bob@pc",
-            "7",
-            "ns:1",
-            "lb",
-            "run-1",
-        ]
-        other = "\t".join(["other_run", "bob", "60", *watch, "0", ""]) + "\n"
+        watch = ["/bin/sh", "/w/bin/job-1.sh", "watch", "s", "120"]
+        lock = ["/tmp/lock", "id", "bob@pc", "7", "ns:1", "lb", "run-1", "0", ""]
+        other = "\t".join(["other_run", "bob", "60", *watch, *lock]) + "\n"
         return CommandResult(0, super().script().stdout + other.encode(), b"")
 
 
