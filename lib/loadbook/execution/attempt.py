@@ -205,6 +205,9 @@ class Attempt:
         )
         self.record.reset = {alias: state.state for alias, state in states.items()}
         self.record.boot_ids = {alias: state.boot_id for alias, state in states.items()}
+        self.record.other_runs = {
+            alias: [run.description for run in state.other_runs] for alias, state in states.items() if state.other_runs
+        }
         for alias, boot_id in self.record.boot_ids.items():
             before, known[alias] = known.get(alias, boot_id), boot_id
             if before != boot_id:

@@ -17,6 +17,7 @@ from loadbook.execution.load import remove_job
 from loadbook.execution.placement import DELAY_ROLE, job_name, job_names
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
+from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, OtherRun, parse_other_runs, without_other_runs
 from loadbook.store.atomic import disk_full_error, free_bytes
 from loadbook.study.limits import ResetSettings
 from loadbook.study.plan import Plan
@@ -81,7 +82,8 @@ class Connectivity:
 
 REST_POLL_S = 0.25
 STATE_TIMEOUT_S = 20.0
-HOST_STATE_SCRIPT = """
+HOST_STATE_SCRIPT = (
+    """
 time_wait=$(sed -n 's/^TCP:.* tw \\([0-9][0-9]*\\).*/\\1/p' /proc/net/sockstat)
 read -r load1 load5 rest < /proc/loadavg
 read -r open_files rest < /proc/sys/fs/file-nr
@@ -93,13 +95,16 @@ echo "open_files $open_files"
 df -Pk . 2>/dev/null | tail -n 1 | { read -r device total used free rest && echo "free_bytes $((free * 1024))"; }
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 """
+    + OTHER_RUNS_SCRIPT
+)
 
 
 class HostState(NamedTuple):
-    """A host's state (`waited_s`, `at_rest` 1 or 0, connection counts, `free_bytes`, ...) and its boot id."""
+    """A host's state (`waited_s`, `at_rest` 1 or 0, connection counts, `free_bytes`, ...), boot id, and other runs."""
 
     state: dict[str, float]
     boot_id: str
+    other_runs: Sequence[OtherRun] = ()
 
 
 def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = clock.sleep) -> HostState:
@@ -111,7 +116,7 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
         waited_s = clock.monotonic() - begun
         at_rest = rest.state["time_wait"] <= rule.time_wait_sockets
         if at_rest or waited_s >= rule.wait_s:
-            return HostState(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)
+            return rest._replace(state=rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)})
         pause(REST_POLL_S)
 
 
@@ -119,9 +124,12 @@ def read_state(host: Host) -> HostState:
     """Return the host's current state and boot id, read by one script."""
     done = host.script(HOST_STATE_SCRIPT, timeout_s=STATE_TIMEOUT_S, check=True)
     try:
-        fields = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
+        output = done.stdout.decode("utf-8", "replace")
+        fields = dict(line.split(" ", 1) for line in without_other_runs(output).splitlines())
         boot_id = fields.pop("boot_id")
-        return HostState({name: float(text) for name, text in fields.items()}, boot_id)
+        # a replay's host lists the recorded run itself
+        other_runs = parse_other_runs(output) if host.live else []
+        return HostState({name: float(text) for name, text in fields.items()}, boot_id, other_runs)
     except (ValueError, KeyError) as error:
         raise CommandError(host.alias, f"its state under /proc cannot be read: {done.stdout[:200]!r}") from error
 

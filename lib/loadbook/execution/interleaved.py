@@ -179,6 +179,7 @@ class InterleavedBlock:
         first.phases()["reset"]()
         for other in others:
             other.record.reset, other.record.boot_ids = first.record.reset, first.record.boot_ids
+            other.record.other_runs = first.record.other_runs
 
     def run_load(self) -> None:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""

@@ -26,6 +26,7 @@ from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
+from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, parse_other_runs, without_other_runs
 from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.services import ServiceSpec, load_service, version
 from loadbook.services.instance import Instance, LaunchOptions
@@ -350,7 +351,8 @@ def hex_address(address: str) -> str:
 
 WHOLE_CPU = 0.95  # from this share on
 # $1: an address in the format of /proc/net/tcp (empty: any); others: hex ports; CPU times are read twice
-BACKGROUND_LOAD_SCRIPT = """
+BACKGROUND_LOAD_SCRIPT = (
+    """
 address=${1:-[0-9A-F]*}
 shift
 grep '^cpu[0-9]' /proc/stat
@@ -379,14 +381,21 @@ for timer in apt-daily apt-daily-upgrade dnf-makecache dnf-automatic packagekit-
   [ -z "$next" ] || echo "timer $timer $next"
 done
 """
+    + OTHER_RUNS_SCRIPT
+)
 
 
 def background_load(testbed: Testbed) -> Iterator[str]:
-    """Yield a sentence for each sign of background load: CPU use, connections to service ports, package managers."""
+    """Yield a sentence for each sign of background load: other runs, CPU use, open connections, package managers."""
     plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
+    named: set[str] = set()
     for alias, done in testbed.map(partial(run_background_load_script, testbed), live).items():
         answer = done.stdout.decode("utf-8", "replace")
-        for sentence in parse_background_load(answer, plan.study.validity.foreign_cpu, plan.hours):
+        for other in parse_other_runs(answer):
+            if other.id not in named:  # once, as several hosts may be one machine
+                named.add(other.id)
+                yield f"host {alias}: on its machine is {other.description}. The two loads disturb each other."
+        for sentence in parse_background_load(without_other_runs(answer), plan.study.validity.foreign_cpu, plan.hours):
             yield f"host {alias}: {sentence}"
 
 

@@ -7,6 +7,7 @@ services) and sampler.pl, all three with cpu_time.pl; sampler.sh, guard.sh and u
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
 - `jobs`: the script job.sh, which runs detached jobs on a host and holds the lock that allows one run per machine
+- `other_runs`: other runs of loadbook on a host's machine, found in its list of processes
 - `inventory`: the file hosts.toml with aliases, roles, work folders and permissions
 - `ssh_config`: the user's own SSH configuration, as ssh itself reads it
 - `keys`: SSH endpoints of aliases, and files of trusted host keys

@@ -89,6 +89,7 @@ DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 
 
+@cache
 def pid_namespace_id() -> str:
     """Return an id of our pid namespace; two controllers with the same id can check whether the other is alive."""
     boot = Path("/proc/sys/kernel/random/boot_id")
@@ -106,6 +107,11 @@ def process_start_ticks(pid: int) -> str:
     except (OSError, ValueError):
         return ""
     return "" if state in "ZX" else fields[18]
+
+
+def own_process_identity() -> str:
+    """Return an identity of this process that no later process with its id has."""
+    return f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,9 @@ class LockRequest:
     def script_args(self) -> list[str]:
         """Return the arguments of `take` in lock.sh: file, id, user, pid, process identity, study, run, age (s)."""
         user = f"{getpass.getuser()}@{socket.gethostname()}"
-        process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
         user, study, run = (_UNSAFE_CHARACTERS.sub("_", word)[:100] for word in (user, self.study, self.run))
         held_s = str(int(clock.monotonic() - self.since_s))
-        return [self.lock_file, self.id, user, str(os.getpid()), process_identity, study, run, held_s]
+        return [self.lock_file, self.id, user, str(os.getpid()), own_process_identity(), study, run, held_s]
 
 
 class LockOwner(NamedTuple):

@@ -159,12 +159,13 @@ class LabHostStatus(NamedTuple):
 class Lab:
     """The lab in `folder` with `hosts` (alias -> roles); a loopback lab uses `net_prefix`.1, `net_prefix`.2, ...
 
+    With an empty `net_prefix` the lab keeps its recorded addresses; a new one gets addresses of its own.
     `min_server_cpus` is the number of CPUs that every server must have, even if it then shares them with the driver.
     """
 
     folder: Path
     hosts: Mapping[str, Roles] = field(default_factory=lambda: dict(DEFAULT_HOSTS))
-    net_prefix: str = "127.0.1"
+    net_prefix: str = ""
     kind: LabKind = "loopback"
     min_server_cpus: int = 1
 
@@ -318,7 +319,7 @@ class Lab:
 
     def _assigned_servers(self, recorded: Sequence[Sshd]) -> list[Sshd]:
         """Return the hosts of the lab: known hosts keep their addresses, new ones get the first free addresses."""
-        subnet = self._network.subnet([server.address for server in recorded])
+        subnet = self._network.subnet(recorded)
         previous = {s.alias: s for s in recorded if s.address.startswith(f"{subnet}.")}
         taken = {server.address for server in previous.values()}
         free_addresses = (address for k in range(1, 100) if (address := f"{subnet}.{k}") not in taken)

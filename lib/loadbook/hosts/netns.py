@@ -107,17 +107,22 @@ class NamespaceNetwork(LabNetwork):
         if missing:
             raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", hint)
 
-    def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the first three bytes of the lab's network: the known one, else one that no route uses."""
-        if known_addresses:
-            return known_addresses[0].rpartition(".")[0]
+    def subnet(self, recorded: Sequence[Sshd]) -> str:
+        """Return the first three bytes of the lab's network: the recorded one, or a free one if another has it.
+
+        A network is another's if it is routed here but not by this lab's interface, as after a project was copied.
+        """
+        known = recorded[0].address.rpartition(".")[0] if recorded else ""
+        if known and known in {address.rpartition(".")[0] for address in interface_addresses(self.prefix)}:
+            return known
         nets = list(ADDRESS_POOL.subnets(new_prefix=24))
         start = int(self.prefix[2:], 16)
         routed_nets = []
         for route in query_ip("-4", "route", "show", "table", "all"):
             with suppress(ValueError):  # "default"
                 routed_nets.append(ipaddress.IPv4Network(route["dst"]))
-        for candidate in (nets[(start + k) % len(nets)] for k in range(len(nets))):
+        candidates = [ipaddress.IPv4Network(f"{known}.0/24")] if known else []
+        for candidate in (*candidates, *(nets[(start + k) % len(nets)] for k in range(len(nets)))):
             # the default route (prefix length 0) overlaps every network
             if not any(other.prefixlen and candidate.overlaps(other) for other in routed_nets):
                 return str(candidate.network_address).rpartition(".")[0]

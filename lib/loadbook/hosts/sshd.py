@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -213,6 +215,7 @@ _NO_LINKS = ("the loopback lab has no links that could be cut", "as root: loadbo
 class LabNetwork:
     """The network of a loopback lab: addresses `net_prefix`.1, `net_prefix`.2, ... of the loopback device.
 
+    With an empty `net_prefix` the lab keeps its recorded addresses; a new one gets addresses of its own.
     `netns.NamespaceNetwork` overrides it for network namespaces. `permissions` are the changes allowed on its hosts.
     """
 
@@ -223,9 +226,20 @@ class LabNetwork:
     def check(self) -> None:
         """Raise UsageError if this kind of lab is impossible on this machine; never for a loopback lab."""
 
-    def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the first three bytes of all host addresses; `known_addresses` are those of the recorded hosts."""
-        return self.net_prefix
+    def subnet(self, recorded: Sequence[Sshd]) -> str:
+        """Return the first three bytes of all host addresses; `recorded` are the hosts of the last start.
+
+        The recorded ones are kept, except where no host is running and another program listens on such an address: it
+        may be another lab, whose servers would answer for those of this one.
+        """
+        known = [recorded[0].address.rpartition(".")[0]] if recorded else []
+        if self.net_prefix or any(server.pid() is not None for server in recorded):
+            return self.net_prefix or known[0]
+        taken = listening_subnets()
+        for candidate in (*known, *loopback_subnets(self.folder)):
+            if candidate not in taken:
+                return candidate
+        raise UsageError("programs listen in every net of 127.0.0.0/8: none is left for the lab", "ss -ltn")
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
         """Return a host at an address, with its ports of before (`previous`) if they are free, else with new ones."""
@@ -261,6 +275,31 @@ class LabNetwork:
     def is_link_cut(self, server: Sshd) -> bool:
         """Return whether a host is disconnected; always False in a loopback lab."""
         return False
+
+
+def loopback_subnets(folder: Path) -> Iterator[str]:
+    """Yield the first three bytes of loopback addresses, in an order that depends on user and folder of a lab.
+
+    127.0 and 127.255 are left out: distributions use addresses of 127.0 themselves.
+    """
+    digest = hashlib.sha256(os.fsencode(f"{os.getuid()}:{folder.resolve()}")).hexdigest()
+    for k in range(254 * 256):
+        number = (int(digest[:8], 16) + k) % (254 * 256)
+        yield f"127.{1 + number // 256}.{number % 256}"
+
+
+def listening_subnets(table: Path = Path("/proc/net/tcp")) -> set[str]:
+    """Return the first three bytes of every IPv4 address on which a program of any user listens.
+
+    Read from the kernel's table, because a bind test would have to know the ports.
+    """
+    subnets = set()
+    for line in _read_text(table).splitlines()[1:]:
+        local, _, state = line.split()[1:4]
+        if state == "0A":
+            address = socket.inet_ntoa(int(local.partition(":")[0], 16).to_bytes(4, sys.byteorder))
+            subnets.add(address.rpartition(".")[0])
+    return subnets
 
 
 def _port_is_free(address: str, port: int) -> bool:

@@ -244,6 +244,9 @@ class TrialRecord(_Record):
         default_factory=dict, description="host -> what was changed of it for this trial, and put back"
     )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
+    other_runs: dict[str, list[str]] = Field(
+        default_factory=dict, description="host -> other runs of loadbook on its machine before the trial"
+    )
     reconnects: int = 0
     interleaved: InterleavedRecord | None = Field(None, description="None: a plain trial, alone on its hosts")
     capacity: CapacityRecord | None = Field(None, description="the search for capacity, if the study asks for one")

@@ -16,7 +16,7 @@ from loadbook.store.trial_record import ServiceRecord, TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
 
-MAX_NAMED_TREATMENTS, MAX_WARNINGS = 3, 5
+MAX_NAMED_TREATMENTS, MAX_NAMED_RUNS, MAX_WARNINGS = 3, 3, 5
 
 
 def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
@@ -52,6 +52,8 @@ def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
         if foreign > evidence.thresholds.foreign_cpu:
             used = format_percent(foreign, 0, signed=False)
             observation = f"processes that are neither driver nor service used {used} of a CPU"
+            if others := evidence.record.other_runs.get(monitor.host):
+                observation += f"; on this machine was {', '.join(shorten_list(others, MAX_NAMED_RUNS))}"
             yield evidence.hit("foreign_cpu", "doubt", observation, monitor.host)
 
 

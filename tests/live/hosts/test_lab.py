@@ -159,7 +159,6 @@ def test_lab_commands_print_status_and_exit_codes(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "studies" / "bad.toml").write_text("nonsense")
     monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
-    monkeypatch.setattr(Lab, "net_prefix", "127.250.10")
     run = CliRunner().invoke
     assert run(lab_command, ["status"]).exit_code == 3
     try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.execution import session
+from loadbook.execution import preflight, session
 from loadbook.execution.power import PowerForecast, noise_cost_text
 from loadbook.execution.preflight import parse_background_load
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
+from loadbook.hosts.host import CommandResult
 from loadbook.study.plan import make_plan
 from recorded_run import STUDY, with_studies
 from replayable_project import playable
@@ -44,6 +46,22 @@ def test_background_load_of_every_kind_is_reported():
     assert "use all 2 CPUs now" in next(parse_background_load(half.replace("cpus 0", "cpus 0-1"), 0.1, 1))
     half = half.replace("cpu1 200 0 0 900", "cpu1 100 0 0 1000").replace("cpus 0", "cpus 0-1")
     assert "use 1.0 of its 2 CPUs now" in next(parse_background_load(half, 0.1, 1))
+
+
+def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
+    watch = ["/bin/sh", "/l/web/work/bin/job-1.sh", "watch", "s", "120"]
+    lock = ["/l/web/work/host.lock", "id", "bob@pc", "7", "ns:1", "lb", "run-1", "0", "\u2028load x"]
+    answer = IDLE + "\t".join(["other_run", "bob", "60", *watch, *lock]) + "\n"
+    done = CommandResult(0, answer.encode(), b"")
+    monkeypatch.setattr(preflight, "run_background_load_script", lambda testbed, alias: done)
+    plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)
+    hosts = dict.fromkeys(("driver", "web"), SimpleNamespace(live=True))
+    testbed = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
+    (said,) = preflight.background_load(testbed)
+    assert said.replace("\xa0", " ") == (
+        "host driver: on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
+        "The two loads disturb each other."
+    )
 
 
 def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp_path, monkeypatch):

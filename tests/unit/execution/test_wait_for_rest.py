@@ -49,3 +49,22 @@ def test_host_with_sockets_in_time_wait_is_asked_until_they_are_gone(clock: Turn
 def test_host_that_never_rests_is_no_longer_waited_for_after_the_limit(clock: TurnedClock) -> None:
     waited_s, at_rest = waited(lambda passed_s: 1001, clock)
     assert (waited_s, at_rest) == (pytest.approx(RULE.wait_s, abs=REST_POLL_S + 0.1), 0.0)
+
+
+class Shared(Quieting):
+    """A host at rest on whose machine another run is."""
+
+    def script(self, *given: Any, **options: Any) -> CommandResult:
+        watch = ["/bin/sh", "/w/bin/job-1.sh", "watch", "s", "120"]
+        lock = ["/tmp/lock", "id", "bob@pc", "7", "ns:1", "lb", "run-1", "0", ""]
+        other = "\t".join(["other_run", "bob", "60", *watch, *lock]) + "\n"
+        return CommandResult(0, super().script().stdout + other.encode(), b"")
+
+
+def test_state_of_a_host_has_the_other_runs_on_its_machine(clock: TurnedClock) -> None:
+    host = Shared(lambda passed_s: 0, clock)
+    state = wait_for_rest(cast(Host, host), RULE)
+    assert [(run.user, run.run) for run in state.other_runs] == [("bob", "run-1")]
+    assert state.boot_id == "x" and "other_run" not in state.state
+    host.live = False  # a replay's host lists the recorded run itself
+    assert not wait_for_rest(cast(Host, host), RULE).other_runs

@@ -284,6 +284,13 @@ def test_foreign_cpu_time_is_that_of_unmonitored_processes() -> None:
     assert "used 25\u00a0% of a CPU" in hit.message
 
 
+def test_foreign_cpu_time_names_the_other_runs_on_the_machine() -> None:
+    others = {"web-1": ["run 1 of lb (user bob)", "run 2 of lb (user eve)"]}
+    assert check(other_runs=others) == []  # only the CPU time that they use is a doubt
+    hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}, other_runs=others), "foreign_cpu")
+    assert "of a CPU; on this machine was run 1 of lb (user bob), run 2 of lb (user eve)" in hit.message
+
+
 def test_foreign_cpu_excludes_roles_on_the_same_cpus() -> None:
     monitors = [m | {"cpus": [0, 1]} for m in CLEAN["monitors"]]
     assert not named(check(monitors=monitors), "foreign_cpu")
