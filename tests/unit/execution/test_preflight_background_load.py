@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
     monkeypatch.setattr(preflight, "run_background_load_script", lambda testbed, alias: done)
     plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)
     hosts = dict.fromkeys(("driver", "web"), SimpleNamespace(live=True))
-    testbed = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
+    testbed: Any = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
     (said,) = preflight.background_load(testbed)
     assert said.replace("\xa0", " ") == (
         "host driver: on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
