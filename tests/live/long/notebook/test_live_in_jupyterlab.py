@@ -79,12 +79,16 @@ def begun(chrome, lab, layout):
 
 
 def saved_outputs(book, saved):
-    """Save the notebook and return its outputs in the file, none of one that is being written."""
+    """Save the notebook and return its displays in the file, none of one that is being written.
+
+    A new kernel also warns on stderr of the old keys of the recorded study.
+    """
     book.told("context.save()")
     try:
-        return json.loads(saved.read_text())["cells"][1]["outputs"]
+        outputs = json.loads(saved.read_text())["cells"][1]["outputs"]
     except ValueError:
         return []
+    return [output for output in outputs if output["output_type"] != "stream"]
 
 
 def to_its_end(book, layout):
