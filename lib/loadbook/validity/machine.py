@@ -226,7 +226,7 @@ def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iter
                 most[group] = max(workers.count, most.get(group, 0))
     treatments: dict[tuple[str, str], dict[str, None]] = {}
     for (role, name, setting, cpus, treatment), count in most.items():
-        has = f"{role}: {name} has {count} workers on {cpus:g} CPU{'' if cpus == 1 else 's'}"
+        has = f"{role}: {name} has {count} workers on {f'{cpus:g} CPUs' if cpus != 1 else '1 CPU'}"
         treatments.setdefault((has, f"{setting} = {ceil(cpus)} would fit"), {})[treatment] = None
     lines = [
         f"{has} in {', '.join(shorten_list(list(names), MAX_NAMED_TREATMENTS))} ({fitting})"
