@@ -38,6 +38,7 @@ from loadbook.stats.verdict import (
     decide_verdict,
     limit_to_resolution,
 )
+from loadbook.store.ledger import next_block_text
 from loadbook.store.tables import (
     RunData,
     RunTables,
@@ -247,6 +248,7 @@ def analyse(
         hypothesis=spec.hypothesis,
         driver_saturated_share=_saturated_share(data),
         limited=limited,
+        unfinished=_unfinished_text(data),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
@@ -448,6 +450,15 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
+
+
+def _unfinished_text(data: RunTables) -> str:
+    """Return how far the run is, and the command that goes on, if it is not finished; else ""."""
+    record = data.run_record
+    if record is None or record.is_finished or not data.plan.get("trials"):
+        return ""
+    done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
+    return f"interrupted at {next_block_text(data.plan, done)}; `{record.run_command}` goes on"
 
 
 def _saturated_share(data: RunTables) -> float | None:

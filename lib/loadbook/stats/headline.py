@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
-from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
+from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline, unfinished_headline
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -84,13 +84,13 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
 def neutral_headline(analysis: Analysis) -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
-    If nothing could be compared because requests were answered with errors, it says that.
+    If nothing could be compared because requests were answered with errors, or the run is not finished, it says that.
     So it does if every difference is smaller than what the run can tell. Pages, figures, lists of runs and the command
     line show it in place of their own headline.
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
-    if not analysis.is_void and (text := refusal_headline(analysis)):
+    if not analysis.is_void and (text := refusal_headline(analysis) or unfinished_headline(analysis)):
         return text
     if check := analysis.demoting_check:
         return _below_resolution_text(analysis) if check in analysis.wide_arms else _demoted_headline(check)
@@ -116,6 +116,8 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
     if text := refusal_headline(analysis, labels):
+        return text
+    if text := unfinished_headline(analysis):
         return text
     if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
         return "No verdict: no treatment could be compared."

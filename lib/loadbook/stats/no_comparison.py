@@ -29,6 +29,11 @@ def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None
     return " ".join(map(refusal_sentence, rows[:MAX_REFUSALS])) + (more if len(rows) > MAX_REFUSALS else "")
 
 
+def unfinished_headline(analysis: Analysis) -> str:
+    """Return the first line of a run without comparison that is not finished; "" for other runs."""
+    return f"No verdict: {analysis.unfinished}." if analysis.unfinished and not is_compared(analysis) else ""
+
+
 def no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the reason if no treatment could be compared; None if one could."""
     reasons = [

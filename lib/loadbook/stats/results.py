@@ -206,6 +206,7 @@ class Analysis:
     from the leader (first), and `ties_beat_rest` says whether all of them beat all others. `baseline` is the row
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
     trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
+    `unfinished` says how far a run is that is not finished, and which command goes on; "" for other runs.
     """
 
     baseline: str
@@ -223,6 +224,7 @@ class Analysis:
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
     limited: bool = True
+    unfinished: str = ""
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
