@@ -326,6 +326,7 @@ class RunSession:
             service_versions=testbed.services_by_host(),
             delay=testbed.delay_method,
             lab=testbed.lab,
+            hosts_file=str(self.hosts_file) if self.hosts_file else None,
             replay=testbed.replayed_run,
             resumed=0,
         )

@@ -31,6 +31,7 @@ import loadbook.tools
 from loadbook.core.errors import DataError, HostError, UsageError
 from loadbook.ingestion.capacity import add_capacity_rows
 from loadbook.ingestion.host_metrics import AddedFiles
+from loadbook.ingestion.service_logs import add_failure_reasons
 from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows, write_requests
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, to_arrow
@@ -136,6 +137,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
         rows = read_trial_rows(folder, record)
         if record.capacity:
             add_capacity_rows(rows, folder)
+        add_failure_reasons(rows, folder, rows.changed)
         rows.traces += part.added.host_metric_rows(rows.record)
         text = (folder / trial_record.RECORD_NAME).read_text(encoding="utf-8")
     except (DataError, OSError) as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import pluralize
 from loadbook.report import html, notebooks, parameters
-from loadbook.store.ledger import read_current_plan
+from loadbook.store.atomic import is_study_locked
+from loadbook.store.ledger import next_block_text, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
 from loadbook.store.tables import TABLES, edited_tables
@@ -80,11 +81,14 @@ def build_report(
     UsageError : no such study, run, notebook or parameter; nothing was executed.
     DataError : the run's raw data cannot be ingested.
     """
-    (run, interrupted), resume = select_run(layout, study, run), f"loadbook run {study}"
-    if interrupted:
-        why = f"run {interrupted} is not finished, so this is the report of run {run}"
-        on_message(f"{study}: {why}; next: {resume}")
+    run, interrupted = select_run(layout, study, run)
     paths = layout.run(study, run)
+    unfinished = _unfinished_state(layout, study, interrupted or run)
+    if unfinished and interrupted:
+        why = f"run {interrupted} is not finished, so this is the report of run {run}"
+        on_message(f"{study}: {why}; next: {unfinished.resume}")
+    elif unfinished:
+        on_message(f"{study}: {unfinished.text}")
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
@@ -95,8 +99,8 @@ def build_report(
     built.failed += failed
     if page:
         built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
-    if interrupted:
-        built.summary["interrupted"] = {"run": interrupted, "next": resume}
+    if interrupted and unfinished:
+        built.summary["interrupted"] = {"run": interrupted, "next": unfinished.resume}
     html.write_summary(layout.reports, built.summary)
     return built
 
@@ -115,10 +119,33 @@ def select_run(layout: Layout, study: str, run: str = "latest") -> tuple[str, st
 
 def _is_finished(paths: RunPaths) -> bool:
     try:
-        record = read_run_record(paths)
+        return read_run_record(paths).is_finished
     except DataError:
         return False
-    return record.ended is not None or record.imported is not None
+
+
+class _UnfinishedState(NamedTuple):
+    """How far a run is that is not finished, as a sentence, and the command that resumes it."""
+
+    text: str
+    resume: str
+
+
+def _unfinished_state(layout: Layout, study: str, run: str) -> _UnfinishedState | None:
+    """Return the state of a run that is not finished; None for a finished one, or if it cannot be read."""
+    paths = layout.run(study, run)
+    try:
+        record, entries = read_run_record(paths), read_ledger(paths.ledger)
+        if record.is_finished:
+            return None
+        done = {trial for trial, state in trial_states(entries).items() if state.final}
+        block = next_block_text(read_current_plan(paths), done)
+    except DataError:
+        return None
+    resume = record.run_command
+    if is_study_locked(layout.study_raw(study)):
+        return _UnfinishedState(f"still going on, at {block}", resume)
+    return _UnfinishedState(f"interrupted at {block}; `{resume}` goes on", resume)
 
 
 def build_report_at(

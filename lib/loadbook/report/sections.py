@@ -289,9 +289,9 @@ def doubt_messages(data: RunData) -> list[ValidityMessage]:
 
 def unfinished_notes(data: RunData) -> list[ValidityMessage]:
     """Return a note that the run is not finished, with the command that resumes it; empty for a finished run."""
-    if data.run_record.ended is not None or data.run_record.imported is not None:
+    if data.run_record.is_finished:
         return []
-    text = f"the run was interrupted or is still going on; next: loadbook run {data.study.name}"
+    text = f"the run was interrupted or is still going on; next: {data.run_record.run_command}"
     return [ValidityMessage("unfinished", "Run not finished", "doubt", 0, text)]
 
 

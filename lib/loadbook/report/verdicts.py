@@ -25,9 +25,11 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.stats import headline as first
+from loadbook.stats.error_text import ERROR_CLASS_NOUNS, errors_sentence, refusal_sentence
 from loadbook.stats.headline import aa_sentence, control_sentence
+from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
-from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, row_texts
+from loadbook.stats.text import row_phrase, row_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,16 +112,26 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
         glyph, word = (palette.DOUBT_GLYPH, "too noisy") if analysis.resolution else (palette.BASELINE.glyph, word)
         return AnswerSummary(kind, glyph, word, first.headline(analysis), "", (), counts)
     glyph = palette.VERDICTS[kind].glyph
+    errors = tuple(_error_lines(analysis))
+    if not analysis.is_void and refusal_headline(analysis):
+        support = " ".join(filter(None, [*errors, no_comparison_reason(analysis.of_kind("treatment"))]))
+        return AnswerSummary(kind, glyph, "errors", first.headline(analysis), support, (), counts)
     if first.neutral_headline(analysis):
         kind, word, glyph = "invalid", "no verdict", glyph if analysis.is_void else palette.DOUBT_GLYPH
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
-    of_errors = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
-    errors = tuple(
-        f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
-        for row in of_errors[:MAX_ERROR_LINES]
-    )
     return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
+
+
+def _error_lines(analysis: Analysis) -> list[str]:
+    """Return sentences on the first treatments with more or fewer errors."""
+    rows = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
+    refused = bool(refusal_headline(analysis))
+    return [
+        (not refused and refusal_sentence(row))
+        or f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
+        for row in rows[:MAX_ERROR_LINES]
+    ]
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:

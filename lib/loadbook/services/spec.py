@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -151,10 +152,10 @@ class Commands(ServiceModel):
 
 
 def _matching_lines(pattern: str | None, output: str) -> list[str]:
-    """Return the different lines that a pattern matches, or what its groups match in them if it has any."""
+    """Return the lines that a pattern matches, or what its groups match in them if it has any."""
     matches = [re.search(pattern, line) for line in output.splitlines()] if pattern else []
     texts = ["".join(text or "" for text in m.groups()) if m.re.groups else m.string for m in matches if m]
-    return list(dict.fromkeys(text.strip() for text in texts))
+    return [text.strip() for text in texts]
 
 
 class ErrorMessages(ServiceModel):
@@ -168,12 +169,14 @@ class ErrorMessages(ServiceModel):
     hints : pattern of a line -> text that says what to do.
     warnings : matches lines of the running server's log that make a result doubtful; `harmless` matches those that do
         not, such as lines that loadbook's own configuration causes.
+    failures : matches lines of the running server's log that give the reason why it answered a request with an error.
     """
 
     line: Pattern | None = None
     hints: dict[Pattern, str] = Field(default_factory=dict)
     warnings: Pattern | None = None
     harmless: Pattern | None = None
+    failures: Pattern | None = None
 
     def errors_first(self, output: str) -> str:
         """Return the lines of the output in their order, but with the errors before all others."""
@@ -182,12 +185,16 @@ class ErrorMessages(ServiceModel):
 
     def errors(self, output: str) -> list[str]:
         """Return the different errors of the output, each as one line."""
-        return _matching_lines(self.line, output)
+        return list(dict.fromkeys(_matching_lines(self.line, output)))
 
     def log_warnings(self, log: str) -> list[str]:
         """Return the different warnings of the running server's log, each as one line."""
-        lines = _matching_lines(self.warnings, log)
+        lines = dict.fromkeys(_matching_lines(self.warnings, log))
         return [line for line in lines if self.harmless is None or not re.search(self.harmless, line)]
+
+    def usual_failure(self, log: str) -> str | None:
+        """Return the most frequent reason for error responses in the running server's log; None if it has none."""
+        return next((line for line, _ in Counter(_matching_lines(self.failures, log)).most_common(1)), None)
 
     def hint(self, output: str) -> str | None:
         """Return the hint of the first pattern that matches a line of the output; None if none does."""

@@ -5,6 +5,7 @@ Modules, each importing only those before it:
 - `results`: data classes in which the other modules return results
 - `paired_tests`: paired tests on logarithms, permutations, intervals by inverting a test
 - `sequential`: stopping rules, the always-valid t test, number of blocks that shows a given difference
+- `error_text`: sentences on errors
 - `text`: sentences, words and rounding of a comparison
 - `saturation`: resources used to capacity, and the bottleneck of each treatment
 - `diagnostics`: drift, outliers, measurable percentiles, unstable effects
@@ -21,6 +22,7 @@ Modules, each importing only those before it:
 - `power`: noise of one configuration, number of blocks and trial length that this noise requires
 - `noise_sources`: noise of interleaved trials by its source: slices, starts, hosts
 - `analyse`: turns the tables of a run into an `Analysis`
+- `no_comparison`: first line of a report in which no treatment could be compared
 - `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control
 - `next_step`: what would decide a run that left something open
 - `ci`: whether a build in continuous integration passes, by the policy in the study file

@@ -7,6 +7,7 @@ treatments of different strata are never compared. This module neither reads nor
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from loadbook.stats.verdict import (
     decide_verdict,
     limit_to_resolution,
 )
+from loadbook.store.ledger import next_block_text
 from loadbook.store.tables import (
     RunData,
     RunTables,
@@ -79,6 +81,7 @@ class AnalysisSpec:
     contrasts: results.Contrasts = "baseline"
     hypothesis: results.Hypothesis = "difference"
     stopping_state: results.StoppingState = field(default_factory=results.StoppingState)
+    refusals: Mapping[str, results.Refusal] = field(default_factory=dict)
 
     @property
     def options(self) -> ComparisonOptions:
@@ -111,11 +114,15 @@ def resolve_spec(
         values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
     short = diagnostics.short_tails(data, values["trial"], metric_name, statistic_name)
     values["value"] = values["value"].mask(short)
-    trials = trials_telling(_trials_with_causes(data), metric_name)
+    every_trial = _trials_with_causes(data)
+    trials = trials_telling(every_trial, metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=usable_mask(values))
     arms = {*treatments_of(data), baseline_name}
     errors = error_counts.count_errors(data.trials, data.measurements, arms)
+    refusals = {}
+    if data.problems is not None:
+        refusals = error_counts.find_refusals(every_trial, data.measurements, data.problems, arms)
     own_metric = metric_name == study.metric
     execution = execution_among_both(data.plan, metric_name)
     planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")
@@ -135,6 +142,7 @@ def resolve_spec(
         execution=execution,
         contrasts=study.contrasts if declares else "baseline",
         hypothesis=study.hypothesis if own_metric else "difference",
+        refusals=refusals,
     )
 
 
@@ -240,6 +248,7 @@ def analyse(
         hypothesis=spec.hypothesis,
         driver_saturated_share=_saturated_share(data),
         limited=limited,
+        unfinished=_unfinished_text(data),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
@@ -312,7 +321,8 @@ def _invalid_reason(
 
 
 def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> results.ErrorSummary:
-    return error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
+    summary = error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
+    return replace(summary, refusal=spec.refusals.get(name))
 
 
 def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> results.AnalysisRow:
@@ -440,6 +450,15 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
+
+
+def _unfinished_text(data: RunTables) -> str:
+    """Return how far the run is, and the command that goes on, if it is not finished; else ""."""
+    record = data.run_record
+    if record is None or record.is_finished or not data.plan.get("trials"):
+        return ""
+    done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
+    return f"interrupted at {next_block_text(data.plan, done)}; `{record.run_command}` goes on"
 
 
 def _saturated_share(data: RunTables) -> float | None:

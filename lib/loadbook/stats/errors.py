@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from scipy.stats import fisher_exact
 
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.stats.paired_tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
-from loadbook.stats.results import ErrorSummary, Interval
+from loadbook.stats.results import ErrorSummary, Interval, Refusal
 from loadbook.store.tables import trial_values
 
 if TYPE_CHECKING:
@@ -89,6 +90,55 @@ def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequ
     errors = trial_values(trials, measurements, "errors", "count")
     table = errors.pivot(index="block", columns="treatment", values="value")
     return (table.reindex(columns=list(arms)).dropna() > 0).astype(int)
+
+
+STATUS_COUNT = re.compile(r"([45]\d\d): (\d+)")
+
+
+def find_refusals(
+    trials: pd.DataFrame, measurements: pd.DataFrame, problems: pd.DataFrame, treatments: Iterable[str]
+) -> dict[str, Refusal]:
+    """Return treatment -> its error responses, if more than half of its trials do not count because of them.
+
+    `gates` of the trials are the validity rules that excluded them.
+    """
+    bad_pages = [status >= 400 for status in trials["response_status"].fillna(0)]
+    refused = [
+        "error_responses" in gates or ("wrong_response" in gates and is_bad)
+        for gates, is_bad in zip(trials["gates"], bad_pages, strict=True)
+    ]
+    refusals = {}
+    for name in treatments:
+        own = trials.assign(refused=refused)[trials["treatment"] == name]
+        bad = own[own["refused"]]
+        if 2 * len(bad) > len(own):
+            rows = measurements[measurements["trial"].isin(bad["trial"]) & (measurements["statistic"] == "count")]
+            told = problems[(problems["name"] == "error_log") & problems["trial"].isin(bad["trial"])]
+            reason = next((message for message, _ in Counter(told["message"]).most_common(1)), "")
+            refusals[name] = Refusal(_refused_share(rows), _refused_statuses(rows, bad["response_status"]), reason)
+    return refusals
+
+
+def _refused_share(counts: pd.DataFrame) -> float | None:
+    """Return error responses as a share of all; of a tool that tells only 2xx from others, all others are errors."""
+    totals = counts[counts["driver"] == "*"].groupby("metric")["value"].sum()
+    requests, good = totals.get("requests", 0.0), totals.get("status_2xx")
+    failed = totals.get("errors_status", None if good is None else requests - good)
+    return None if not failed else float(failed / max(requests, failed))
+
+
+def _refused_statuses(counts: pd.DataFrame, pages: pd.Series) -> tuple[str, ...]:
+    """Return the statuses of error responses: by code, else by class, else that of the page before the load."""
+    classes = counts[counts["metric"].isin(["status_4xx", "status_5xx"]) & (counts["value"] > 0)]
+    codes: Counter[str] = Counter()
+    for text in classes["text"].dropna():
+        for code, number in STATUS_COUNT.findall(str(text)):
+            codes[code] += int(number)
+    if not codes:
+        codes.update(name.removeprefix("status_") for name in classes["metric"])
+    if not codes:
+        codes.update(str(int(status)) for status in pages.dropna() if status >= 400)
+    return tuple(code for code, _ in codes.most_common())
 
 
 def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts | None) -> ErrorSummary:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
+from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline, unfinished_headline
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -83,11 +84,14 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
 def neutral_headline(analysis: Analysis) -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
+    If nothing could be compared because requests were answered with errors, or the run is not finished, it says that.
     So it does if every difference is smaller than what the run can tell. Pages, figures, lists of runs and the command
     line show it in place of their own headline.
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
+    if not analysis.is_void and (text := refusal_headline(analysis) or unfinished_headline(analysis)):
+        return text
     if check := analysis.demoting_check:
         return _below_resolution_text(analysis) if check in analysis.wide_arms else _demoted_headline(check)
     if not analysis.allows_headline:
@@ -111,6 +115,10 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return neutral_headline(analysis)
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
+    if text := refusal_headline(analysis, labels):
+        return text
+    if text := unfinished_headline(analysis):
+        return text
     if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
         return "No verdict: no treatment could be compared."
     if text := neutral_headline(analysis):
@@ -203,7 +211,7 @@ def supporting_text(analysis: Analysis) -> str:
         return "The numbers say how fast the load generator is, not the service. The verdicts may not hold."
     if analysis.resolution and neutral_headline(analysis):
         return resolution_reason(analysis)
-    reason = _no_comparison_reason(rows) or resolution_sentence(analysis) or _forecast_text(rows)
+    reason = no_comparison_reason(rows) or resolution_sentence(analysis) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
     if analysis.best_is_reference:
@@ -336,14 +344,6 @@ def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
     low = "" if about[0] == about[-1] else f"{about[0]} to "
     which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
     return f"About {low}{pluralize(about[-1], 'more block')} would decide {which} {len(verdicts)} undecided."
-
-
-def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the reason if no treatment could be compared; None if one could."""
-    reasons = [row.verdict.reason for row in _rows_of_kind(rows, "invalid") if row.verdict and row.verdict.reason]
-    if not reasons or len(reasons) < len(rows):
-        return None
-    return f"Reason: {reasons[0]}." if len(set(reasons)) == 1 else f"First reason ({rows[0].label}): {reasons[0]}."
 
 
 def _first_fitting(label: str, *variants: str) -> str:

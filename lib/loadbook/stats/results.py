@@ -109,12 +109,26 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why most trials of a treatment do not count: its requests were answered with errors.
+
+    `share` of all responses in these trials, None if not counted; `statuses` such as "503", or "5xx" where the tool
+    tells no more, most frequent first, empty if not known; `log` is the reason in the service's log, "" if none.
+    """
+
+    share: float | None
+    statuses: tuple[str, ...] = ()
+    log: str = ""
+
+
+@dataclass(frozen=True)
 class ErrorSummary:
     """Errors of one treatment: trials with errors among all its trials, and the verdict against the baseline.
 
     `upper_share` is the upper limit (one-sided 95 %) of the share of trials with errors if none had any. `rate_ratio`
     (errors per request over the baseline's, with 95 % interval) needs five trials with errors in both arms. `p_blocks`
-    is a second test of both results: the differences of root counts under sign flips by block.
+    is a second test of both results: the differences of root counts under sign flips by block. `refusal` is set if most
+    trials do not count because of error responses.
     """
 
     treatment: str
@@ -129,6 +143,7 @@ class ErrorSummary:
     rate_ratio: float | None = None
     rate_ci95: Interval | None = None
     p_blocks: float | None = None
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +206,7 @@ class Analysis:
     from the leader (first), and `ties_beat_rest` says whether all of them beat all others. `baseline` is the row
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
     trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
+    `unfinished` says how far a run is that is not finished, and which command goes on; "" for other runs.
     """
 
     baseline: str
@@ -208,6 +224,7 @@ class Analysis:
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
     limited: bool = True
+    unfinished: str = ""
 
     @property
     def demoting_check(self) -> AnalysisRow | None:

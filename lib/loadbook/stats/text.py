@@ -1,4 +1,4 @@
-"""Sentences, words and rounding of comparisons and errors.
+"""Sentences, words and rounding of comparisons.
 
 Tables, figures and pages take texts from one `ComparisonTexts`, so that each number is rounded once. Decimals follow
 from the interval, and all rows of an analysis have the same number. Texts state results and give no advice. Known
@@ -26,6 +26,7 @@ from loadbook.core.units import (
     format_rounded,
     pluralize,
 )
+from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.study.model import TrialExecution
 
@@ -202,64 +203,6 @@ def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
     """Return the most frequent number of decimals, of equally frequent ones the largest; None without intervals."""
     votes = Counter(interval_decimals(c) for c in comparisons if c.ci95)
     return max(votes, key=lambda digits: (votes[digits], digits), default=None)
-
-
-ERROR_ALPHA = 0.05
-ERROR_CLASS_NOUNS = {
-    "errors_connect": ("failed connection", "failed connections"),
-    "errors_timeout": ("time-out", "time-outs"),
-    "errors_read": ("reset or failed receive", "resets or failed receives"),
-    "errors_write": ("failed send", "failed sends"),
-    "errors_status": ("error response", "error responses"),
-    "errors_length": ("response of the wrong length", "responses of the wrong length"),
-    "errors_driver": ("failure at the driver's own limits", "failures at the driver's own limits"),
-    "errors_other": ("other failure", "other failures"),
-}
-
-
-def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = None, against: str | None = None) -> str:
-    """Return the sentence on the errors of one treatment.
-
-    `compared_with` are the errors of the reference (None: not compared), `against` is its label (None: the baseline).
-    """
-    if not errors.trials:
-        return "errors: not measured."
-    name = against or "the baseline"
-    trials = pluralize(errors.trials, "trial")
-    other_count = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
-    if not errors.trials_with_errors:
-        text = f"no errors in {errors.trials} of {trials}"
-        bound = f"(up to {format_percent(errors.upper_share or 0, 0, signed=False)} of trials could still have some)"
-        if errors.kind == "fewer" and other_count:
-            text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
-        return f"{text} {bound}."
-    counts_text = f"{errors.trials_with_errors} of {trials} had errors ({_classes_text(errors)})"
-    against_text = f" against {other_count} of {name}" if other_count else ""
-    if errors.kind in ("more", "fewer"):
-        return f"{errors.kind} errors: {counts_text}{against_text}{rate_ratio_text(errors)}{_unconfirmed_text(errors)}."
-    return f"{counts_text}{against_text}{': undecided' if errors.kind == 'undecided' and other_count else ''}."
-
-
-def _classes_text(errors: ErrorSummary) -> str:
-    if not errors.by_class:
-        return f"{errors.errors:,} in all"
-    by_frequency = sorted(errors.by_class.items(), key=lambda item: -item[1])
-    return ", ".join(f"{number:,} {ERROR_CLASS_NOUNS[key][number != 1]}" for key, number in by_frequency)
-
-
-def rate_ratio_text(errors: ErrorSummary) -> str:
-    """Return the ratio of errors per request to the other arm's, after a comma; "" if it is not known."""
-    if errors.rate_ratio is None or errors.rate_ci95 is None:
-        return ""
-    low, high = errors.rate_ci95
-    return f", {errors.rate_ratio:.2g} times as many per request (95{NBSP}% interval {low:.2g} to {high:.2g})"
-
-
-def _unconfirmed_text(errors: ErrorSummary) -> str:
-    """Return a note if the check by blocks does not confirm the difference in errors; else ""."""
-    if errors.p_blocks is None or errors.p_blocks < ERROR_ALPHA:
-        return ""
-    return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
 
 
 MAX_TIED_NAMES = 4  # in a sentence on treatments that do not differ detectably

@@ -135,6 +135,18 @@ def hold_study_lock(folder: Path) -> Iterator[str]:
         os.close(fd)
 
 
+def is_study_locked(folder: Path) -> bool:
+    """Return whether a run of another process holds the lock of a study's folder."""
+    try:
+        with (folder / LOCK_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _lock_owner(path: Path) -> tuple[str, str]:
     """Return a text on the process that holds a lock, and ", or ..." with the command that ends it; "" if unknown."""
     try:

@@ -63,7 +63,7 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "statistic": Column("string", "`value`, `count`, `mean`, `p99`, ..."),
         "value": Column("float64", "in base units: s, B, 1/s"),
         "unit": Column("string", "unit of the value"),
-        "text": Column("string?", "as the tool printed it"),
+        "text": Column("string?", "as the tool printed it; of error responses, the statuses if it tells each"),
     },
     "samples": {
         **_KEYS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -188,6 +188,13 @@ def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[Planned
     """Return all trials that were ever drawn for a run, in order, including those that an interim analysis left out."""
     trials = _executed_plan(plan, entries)["trials"]
     return [*trials, *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
+
+
+def next_block_text(plan: Mapping[str, Any], done: Container[str]) -> str:
+    """Return "block 3 of 10" with the block of the first planned trial that is not done, the last one if all are."""
+    blocks = [trial["block"] for trial in plan["trials"]]
+    todo = (trial["block"] for trial in plan["trials"] if trial["trial"] not in done)
+    return f"block {next(todo, max(blocks))} of {max(blocks)}"
 
 
 def is_run_complete(paths: RunPaths) -> bool:

@@ -7,6 +7,7 @@ one), so that runs on different hosts can be compared.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -68,6 +69,7 @@ class RunRecord(BaseModel):
     seed : seed of the order of trials; None if loadbook did not draw it.
     hosts : alias -> host.
     tool_versions, service_versions : host -> "name version, name version".
+    hosts_file : hosts file as the user named it; None for the default, that of the lab, and in old records.
     delay : tool that delayed packets, "kernel" or "userspace"; None if no delay was requested.
     lab : kind of the lab, "" or False for other hosts; True (old records) means the first kind of lab.
     replay : run that was replayed; None for a measured run.
@@ -95,6 +97,7 @@ class RunRecord(BaseModel):
     service_versions: dict[str, str] = {}
     delay: str | None = None
     lab: bool | str = False
+    hosts_file: str | None = None
     replay: str | None = None
     resumed: int = 0
     provenance: str | None = None
@@ -104,6 +107,17 @@ class RunRecord(BaseModel):
     def lab_kind(self) -> str:
         """Return the kind of the lab, such as "loopback"; "" for hosts outside a lab."""
         return "loopback" if self.lab is True else self.lab or ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the run is done, or was imported."""
+        return self.ended is not None or self.imported is not None
+
+    @property
+    def run_command(self) -> str:
+        """Return the command that runs the study on these hosts, and that resumes the run if it is not finished."""
+        hosts = [] if self.lab and not self.hosts_file else ["--hosts", self.hosts_file or "FILE"]
+        return shlex.join(["loadbook", "run", self.study, *hosts])
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of run.json without defaults, so that writing a record again changes nothing."""

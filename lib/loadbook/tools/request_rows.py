@@ -88,7 +88,9 @@ def status_rows(
         other = answered - ok - failed_status if name == "errors_other" else 0
         yield Measurement(name, "count", count + other, "1", None)
     for digit, count in by_class.items():
-        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+        codes = {code: n for code, n in statuses.items() if n and code // 100 == digit >= 4}
+        text = ", ".join(f"{code}: {codes[code]}" for code in sorted(codes, key=lambda code: -codes[code]))
+        yield Measurement(f"status_{digit}xx", "count", count, "1", text or None)
 
 
 def timed_load_doubts(

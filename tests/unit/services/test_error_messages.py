@@ -75,3 +75,22 @@ def test_warnings_of_haproxy_and_httpd_are_found():
         "AH00180: WARNING: MaxRequestWorkers of 800 exceeds ServerLimit value of 256 servers",
         "[core:warn] AH00098: pid file overwritten",
     ]
+
+
+def test_usual_failure_is_the_most_frequent_reason_of_error_responses():
+    nginx, httpd = load_service("nginx").errors, load_service("httpd").errors
+    assert nginx and httpd
+    limited = '39 [error] 9#9: *{} limiting requests, excess: 5.{} by zone "one", client: ::1, server: , request: "/"\n'
+    others = (
+        "39 [alert] 9#9: setrlimit(RLIMIT_NOFILE, 100000) failed (1: Operation not permitted)\n"
+        '39 [warn] 9#9: *4 delaying request, excess: 0.9, by zone "all", client: ::1\n'
+        "39 [warn] 9#9: *4 a client request body is buffered to a temporary file temp/0000000001, client: ::1\n"
+    )
+    log = 3 * others + limited.format(5, 840) + limited.format(6, 122)
+    assert nginx.usual_failure(log) == 'limiting requests by zone "one"'
+    assert nginx.usual_failure("39 [alert] 9#9: 768 worker_connections are not enough\n") == (
+        "768 worker_connections are not enough"
+    )
+    assert nginx.usual_failure(others) is None
+    denied = "[Sat Nov 28 10:00:00.1 2026] [core:error] [pid 7:tid 8] [client 127.0.0.1:999] AH00035: access denied\n"
+    assert httpd.usual_failure(denied) == "AH00035: access denied"

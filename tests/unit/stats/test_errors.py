@@ -7,10 +7,12 @@ from loadbook.stats.errors import (
     ErrorCounts,
     block_sign_flip_p,
     count_errors,
+    find_refusals,
     rate_ratio,
     summarise_errors,
     zero_error_upper_bound,
 )
+from loadbook.stats.results import Refusal
 
 
 def counts(errors: list[int], requests: int = 10_000) -> ErrorCounts:
@@ -108,3 +110,53 @@ def test_sign_flip_p_of_errors_equals_scipy_permutation_test() -> None:
 
 def test_sign_flip_p_of_many_blocks_is_sampled_and_never_zero() -> None:
     assert 0 < block_sign_flip_p(in_blocks([100] * 20), in_blocks([0] * 20)) <= 3e-4
+
+
+def refused_run(text: str | None, status: int | None, gates: list[str]) -> tuple[pd.DataFrame, ...]:
+    """Return trials, measurements and problems of three trials of "a", of which the first two have `gates`."""
+    trials = pd.DataFrame(
+        {
+            "trial": ["t1", "t2", "t3", "t4"], "treatment": ["a", "a", "a", "b"],
+            "gates": [gates, gates, [], []], "response_status": [status, status, 200, 200],
+        }
+    )  # fmt: skip
+    rows = [(t, m, v, text if m == "status_5xx" else None)
+            for t in ("t1", "t2", "t3", "t4")
+            for m, v in (("requests", 100.0), ("errors_status", 82.0), ("status_5xx", 82.0))]  # fmt: skip
+    measurements = pd.DataFrame(rows, columns=["trial", "metric", "value", "text"]).assign(
+        statistic="count", driver="*"
+    )
+    problems = pd.DataFrame({"trial": ["t1", "t2"], "name": "error_log", "message": ["limiting connections"] * 2})
+    return trials, measurements, problems
+
+
+def test_refusal_has_share_statuses_and_log_of_the_trials_that_do_not_count():
+    trials, measurements, problems = refused_run("503: 80, 500: 2", 200, ["error_responses"])
+    found = find_refusals(trials, measurements, problems, ["a", "b"])
+    assert found == {"a": Refusal(pytest.approx(0.82), ("503", "500"), "limiting connections")}
+
+
+def test_status_of_a_refusal_is_the_class_or_that_of_the_page_if_the_tool_tells_no_codes():
+    trials, measurements, problems = refused_run(None, 200, ["error_responses"])
+    assert find_refusals(trials, measurements, problems, ["a"])["a"].statuses == ("5xx",)
+    untold = measurements[measurements["metric"] != "status_5xx"]
+    assert find_refusals(trials, untold, problems, ["a"])["a"].statuses == ()
+    trials, measurements, problems = refused_run(None, 503, ["wrong_response"])
+    untold = measurements[measurements["metric"] == "requests"]
+    assert find_refusals(trials, untold, problems, ["a"])["a"] == Refusal(None, ("503",), "limiting connections")
+
+
+def test_tool_that_tells_only_2xx_from_others_has_a_share_of_refusals():
+    trials, measurements, problems = refused_run(None, 200, ["error_responses"])
+    ab = measurements[measurements["metric"] == "requests"]
+    ab = pd.concat([ab, ab.assign(metric="status_2xx", value=18.0)])
+    assert find_refusals(trials, ab, problems, ["a"])["a"].share == pytest.approx(0.82)
+
+
+def test_trials_that_do_not_count_for_another_cause_are_no_refusal():
+    trials, measurements, problems = refused_run("503: 82", 200, ["driver_saturated"])
+    assert find_refusals(trials, measurements, problems, ["a"]) == {}
+    trials, measurements, problems = refused_run("503: 82", 200, ["wrong_response"])
+    assert find_refusals(trials, measurements, problems, ["a"]) == {}
+    one = trials.assign(gates=[["error_responses"], [], [], []])
+    assert find_refusals(one, measurements, problems, ["a"]) == {}

@@ -2,12 +2,12 @@
 
 import pytest
 
+from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import (
     ascii_verdict,
     best_sentence,
     comparison_texts,
-    errors_sentence,
     margin_text,
     verdict_phrase,
 )

@@ -20,12 +20,13 @@ from loadbook.analyses.claims import compute
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
 from loadbook.core.units import NBSP, format_p_value, format_percent, pluralize, shorten_list
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
+from loadbook.stats.error_text import rate_ratio_text
 from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
-from loadbook.stats.text import direction, forecast_sentence, margin_text, rate_ratio_text
+from loadbook.stats.text import direction, forecast_sentence, margin_text
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
 from loadbook.store.tables import RunData, RunTables, strata_of
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim

@@ -259,8 +259,9 @@ class EffectsPage(Page):
     def next_line(self) -> str:
         """Return what would decide what the run left open; "" if nothing is open."""
         record = self.data.run_record
-        command = f"loadbook run {self.data.study.name}{'' if record.lab else ' --hosts FILE'}"
-        return "" if record.imported else next_step(self.analysis, command)
+        if not record.is_finished:
+            return record.run_command
+        return "" if record.imported else next_step(self.analysis, record.run_command)
 
 
 def capitalise_first(name: str) -> str:

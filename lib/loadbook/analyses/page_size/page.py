@@ -23,8 +23,9 @@ from loadbook.report import palette, verdicts
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Picture, Table, TextOnly, VerdictCell
 from loadbook.report.page import load_run_data
+from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.text import comparison_texts, errors_sentence
+from loadbook.stats.text import comparison_texts
 from loadbook.store.tables import RunData
 
 JMETER_NOTE = (

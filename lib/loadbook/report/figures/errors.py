@@ -12,8 +12,8 @@ from matplotlib.patches import Rectangle
 from loadbook.core.units import pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.stats.error_text import ERROR_CLASS_NOUNS
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
-from loadbook.stats.text import ERROR_CLASS_NOUNS
 from loadbook.store.tables import RunData
 
 PER, LIMIT_PER = 100_000.0, 100.0  # unit: errors per 100,000 requests; above the limit, rates count ok responses only

@@ -1,0 +1,44 @@
+"""First line of a report in which no treatment could be compared, and the reason below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from loadbook.stats.error_text import refusal_sentence
+from loadbook.stats.results import Analysis, AnalysisRow
+
+MAX_REFUSALS = 2
+
+
+def is_compared(analysis: Analysis) -> bool:
+    """Return whether at least one treatment was compared."""
+    return any(row.verdict and row.verdict.kind != "invalid" for row in analysis.of_kind("treatment"))
+
+
+def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+    """Return the first line of a run without comparison whose arms answer with errors: which, how often, and why."""
+    if is_compared(analysis):
+        return ""
+    rows = [
+        replace(row, label=(labels or {}).get(row.treatment, row.label))
+        for row in analysis.of_kind("treatment", "baseline")
+        if row.errors.refusal
+    ]
+    more = f" So {'does' if len(rows) == MAX_REFUSALS + 1 else 'do'} {len(rows) - MAX_REFUSALS} more."
+    return " ".join(map(refusal_sentence, rows[:MAX_REFUSALS])) + (more if len(rows) > MAX_REFUSALS else "")
+
+
+def unfinished_headline(analysis: Analysis) -> str:
+    """Return the first line of a run without comparison that is not finished; "" for other runs."""
+    return f"No verdict: {analysis.unfinished}." if analysis.unfinished and not is_compared(analysis) else ""
+
+
+def no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
+    """Return the reason if no treatment could be compared; None if one could."""
+    reasons = [
+        row.verdict.reason for row in rows if row.verdict and row.verdict.kind == "invalid" and row.verdict.reason
+    ]
+    if not reasons or len(reasons) < len(rows):
+        return None
+    return f"Reason: {reasons[0]}." if len(set(reasons)) == 1 else f"First reason ({rows[0].label}): {reasons[0]}."
