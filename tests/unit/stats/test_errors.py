@@ -133,7 +133,7 @@ def refused_run(text: str | None, status: int | None, gates: list[str]) -> tuple
 def test_refusal_has_share_statuses_and_log_of_the_trials_that_do_not_count():
     trials, measurements, problems = refused_run("503: 80, 500: 2", 200, ["error_responses"])
     found = find_refusals(trials, measurements, problems, ["a", "b"])
-    assert found == {"a": Refusal(pytest.approx(0.82), ("503", "500"), "limiting connections")}
+    assert found == {"a": Refusal(82 / 100, ("503", "500"), "limiting connections")}
 
 
 def test_status_of_a_refusal_is_the_class_or_that_of_the_page_if_the_tool_tells_no_codes():
@@ -158,5 +158,5 @@ def test_trials_that_do_not_count_for_another_cause_are_no_refusal():
     assert find_refusals(trials, measurements, problems, ["a"]) == {}
     trials, measurements, problems = refused_run("503: 82", 200, ["wrong_response"])
     assert find_refusals(trials, measurements, problems, ["a"]) == {}
-    one = trials.assign(gates=[["error_responses"], [], [], []])
+    one = trials.assign(gates=pd.Series([["error_responses"], [], [], []], dtype=object))
     assert find_refusals(one, measurements, problems, ["a"]) == {}
