@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/statistics.md and docs/capacity.md with loadbook's own figures.
+"""Draw the pictures of README.md, docs/statistics.md and docs/capacity.md with loadbook's own figures.
 
 Usage: .venv/bin/python benchmarks/pictures.py [FOLDER]
 """
@@ -34,6 +34,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 METRIC, MARGIN, BLOCKS, HOST = "ok_per_s", 0.02, 10, 20
 ARMS = palette.AA, palette.BASELINE
 PAIRS, CAPACITY_NOISE, PHANTOM = 30, "5 %", math.log(1.05)
+TURNS, ROUNDS, SLOW_MOMENT = ("A", "B", "C"), 12, (0.4, 0.6)
+TURN_COLOURS = palette.VERDICTS["better"].edge, palette.VERDICTS["worse"].edge
 SCATTERS, MOST_BLOCKS = (0.007, 0.014, 0.028, 0.056), 40
 
 
@@ -108,6 +110,30 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     sheet.text(left, 2.44, "B against A:", colour=palette.SOFT)
     said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
     sheet.text(left + 0.92, 2.44, said, colour=style.text, bold=True)
+
+
+def turns() -> Figure:
+    """Draw a block of three treatments one after the other, and in turns, with a slow moment of the host."""
+    sheet, rng = Sheet(1.72), np.random.default_rng(HOST)
+    order = np.concatenate([rng.permutation(len(TURNS)) for _ in range(ROUNDS)])
+    plans = {
+        "one after the other: the slow moment hits one": np.repeat(range(len(TURNS)), ROUNDS),
+        "in turns of some milliseconds: it hits all alike": order,
+    }
+    for (title, lanes), left in zip(plans.items(), (0.55, 4.75), strict=True):
+        width, slots = 3.6, len(lanes)
+        sheet.text(left, 0.14, title, bold=True)
+        slow = [left + width * share for share in SLOW_MOMENT]
+        sheet.box(slow[0], 0.32, slow[1], 1.32, palette.BAND)
+        for lane, name in enumerate(TURNS):
+            y = 0.44 + 0.3 * lane
+            sheet.text(left - 0.12, y + 0.11, name, align="right")
+            for slot in np.flatnonzero(lanes == lane):
+                at = left + width * slot / slots
+                sheet.box(at, y, at + width / slots * 0.98, y + 0.22, (palette.INK, *TURN_COLOURS)[lane])
+        sheet.text((slow[0] + slow[1]) / 2, 1.42, "a slow moment of the host", colour=palette.SOFT, align="center")
+        sheet.text(left + width / 2, 1.6, "time within one block", colour=palette.SOFT, align="center")
+    return sheet.figure
 
 
 def verdicts() -> Analysis:
@@ -213,6 +239,7 @@ PICTURES = {
     "verdicts": lambda: EffectsFigure(verdicts()).draw(),
     "how-many-blocks": how_many_blocks,
     "one-search": one_search,
+    "turns": turns,
 }
 
 

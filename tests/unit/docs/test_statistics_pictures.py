@@ -1,4 +1,4 @@
-"""The pictures of docs/statistics.md and docs/capacity.md: drawn by the code, they show what the text says."""
+"""The pictures of README.md, docs/statistics.md and docs/capacity.md: drawn by the code, they show what the text says."""
 
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from loadbook.stats.verdict import decide_verdict
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (DOCS / "statistics.md").read_text()
-PAGES = {"one-search": (DOCS / "capacity.md").read_text()}  # those of other pages
+README = (DOCS.parent / "README.md").read_text().replace("docs/pictures", "pictures")
+PAGES = {"one-search": (DOCS / "capacity.md").read_text(), "turns": README}  # those of other pages
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
