@@ -1,4 +1,4 @@
-"""The pictures of README.md, docs/statistics.md and docs/capacity.md: drawn by the code, they show what the text says."""
+"""The pictures of README.md, docs/statistics.md and docs/capacity.md: drawn by the code, as the text says."""
 
 from pathlib import Path
 
