@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadbook.core.validity_rules import RULE_INFO
+from loadbook.core.validity_rules import RULE_INFO, exclusion_cause
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.rules import check_trial
 from valid_trial import CLEAN, LOAD, check, named, record, rows, traces
@@ -145,6 +145,18 @@ def test_bytes_without_count_or_expectation_are_unchecked() -> None:
 def test_configuration_that_is_not_live_is_invalid(live, level: str) -> None:
     hit = only(check(services=[CLEAN["services"][0] | {"live": live}]), "config_not_live")
     assert (hit.level, hit.host) == (level, "web-1")
+
+
+def test_another_server_on_the_port_is_named_with_its_place_and_remedy() -> None:
+    answered = "http://127.0.0.1:18083/.loadbook/config-id answered 200 'x', not 'a1': another server, or an older"
+    other = CLEAN["services"][0] | {"live": False, "live_evidence": f"{answered}; no process nginx of ours is running"}
+    hit = only(check(services=[other]), "config_not_live")
+    remedy = "free the port, or set service_port in the hosts file"
+    assert (hit.level, hit.message) == ("invalid", f"another server answered on web-1:18083; {remedy}.")
+    assert exclusion_cause(hit.name, hit.message) == ("another server answered on web-1:18083", remedy)
+    system = only(check(services=[other | {"mode": "system"}]), "config_not_live")
+    assert system.message.startswith("nginx did not run the treatment's configuration")
+    assert exclusion_cause(system.name, system.message).text == "configuration not live"
 
 
 @pytest.mark.parametrize(("busy", "level"), [(0.97, "invalid"), (0.92, "doubt")])
