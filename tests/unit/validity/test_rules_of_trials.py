@@ -167,11 +167,27 @@ def test_driver_saturation_uses_only_driver_cpus_and_the_measurement_window(busy
     assert hit.message.startswith(f"cpu1 of the driver was {busy * 100:.0f}\u00a0% busy")
 
 
-def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
-    hits = check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.25})
+def test_driver_cpu_filled_by_other_programs_is_one_doubt_about_them() -> None:
+    hit = only(
+        check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.18}),
+        "foreign_cpu",
+    )
+    assert (hit.level, hit.host) == ("doubt", "driver-1")
+    assert hit.message.startswith("other programs used 82\u00a0% of the driver's CPU: ")
+
+
+def test_driver_cpu_filled_by_neither_load_nor_other_programs_is_a_doubt() -> None:
+    stolen = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "cpu_steal", "cpu1"): 0.75}
+    hits = check(traced=stolen | {("driver-1", "process_cpu", "wrk:100"): 0.25})
     (hit,) = named(hits, "driver_saturated")
     assert (hit.level, "25\u00a0% of that with the load" in hit.message) == ("doubt", True)
-    assert named(hits, "foreign_cpu")[0].host == "driver-1"
+    assert not named(hits, "foreign_cpu")
+
+
+def test_cpu_time_of_other_programs_on_several_cpus_is_told_in_cpus() -> None:
+    monitors = [CLEAN["monitors"][0], CLEAN["monitors"][1] | {"cpus": [0, 2]}]
+    hit = only(check(monitors=monitors, traced={("web-1", "cpu_busy", "cpu2"): 0.5}), "foreign_cpu")
+    assert hit.message.startswith("other programs used 0.53 of web-1's 2 CPUs: ")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +214,8 @@ def test_driver_cpu_filled_by_services_that_share_it_is_not_its_limit(used: floa
 
 def test_driver_without_cpu_mask_is_judged_on_every_cpu() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
-    found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
+    load = {("driver-1", "process_cpu", "wrk:100"): 1.5}
+    found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"}, traced=load)
     assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
 
 
@@ -293,7 +310,7 @@ def test_stolen_cpu_time_counts_only_on_the_host_own_cpus() -> None:
 def test_foreign_cpu_time_is_that_of_unmonitored_processes() -> None:
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}), "foreign_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
-    assert "used 25\u00a0% of a CPU" in hit.message
+    assert "used 25\u00a0% of web-1's CPU" in hit.message
 
 
 def test_foreign_cpu_excludes_roles_on_the_same_cpus() -> None:
