@@ -98,7 +98,7 @@ def run_record(layout: Layout, study: str, run_id: str, summary: IngestSummary) 
 
 def causes_text(summary: IngestSummary) -> str:
     """Return a text with the most frequent reasons for which trials do not count."""
-    causes = [f"{count} {reason}" for reason, count in summary.causes[:MAX_CAUSES]]
+    causes = [f"{pluralize(count, 'trial')}: {reason}" for reason, count in summary.causes[:MAX_CAUSES]]
     return "; ".join([*causes, "..."] if len(summary.causes) > MAX_CAUSES else causes)
 
 

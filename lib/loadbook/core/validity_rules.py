@@ -59,3 +59,31 @@ def rule_advice(name: str) -> str:
     if info is None or info.by == "file":
         return ""
     return f"; {info.remedy}." if info.by == "tool" else f": {info.why}; {info.remedy}."
+
+
+class ExclusionCause(NamedTuple):
+    """Why a trial does not count, in words that continue a sentence, and what to do; "" if nothing is known."""
+
+    text: str
+    remedy: str = ""
+
+
+STATUS_CAUSES = {
+    "tool_failed": "the load generator failed",
+    "timeout": "out of time",
+    "lost": "a host was lost",
+    "cancelled": "interrupted",
+}
+
+
+def exclusion_cause(rule: str, message: str = "") -> ExclusionCause:
+    """Return the cause in a rule's message that has its own remedy instead of the rule's, else the rule's title."""
+    advice, (observation, semicolon, remedy) = rule_advice(rule), message.rstrip(".").partition("; ")
+    if semicolon and not message.endswith(advice):
+        return ExclusionCause(observation, remedy)
+    return ExclusionCause(lower_first(rule_title(rule)), RULE_INFO[rule].remedy if advice else "")
+
+
+def status_cause(status: str) -> ExclusionCause:
+    """Return the cause for a trial that ended with this status, other than "ok"."""
+    return ExclusionCause(STATUS_CAUSES.get(status, status.replace("_", " ")))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.units import pluralize
-from loadbook.core.validity_rules import rule_title
+from loadbook.core.validity_rules import exclusion_cause, rule_title, status_cause
 from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.trial_rows import Row
@@ -175,11 +175,12 @@ def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple
     named: dict[str, set[str]] = {}
     for problem in problems:
         if problem["level"] == "invalid" and problem["trial"]:
-            named.setdefault(problem["trial"], set()).add(problem["name"])
+            text = exclusion_cause(problem["name"], problem["message"]).text
+            named.setdefault(problem["trial"], set()).add(text)
     return Counter(
         ", ".join(sorted(named[t["trial"]]))
         if t["status"] == "ok" or (t["status"] in MEASURED_STATUSES and t["trial"] in named)
-        else f"{t['status']}, {str(t['reason']).replace(t['trial'], '...')}"
+        else f"{status_cause(t['status']).text}, {str(t['reason']).replace(t['trial'], '...')}"
         for t in trials
         if not t["valid"]
     ).most_common()

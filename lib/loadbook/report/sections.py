@@ -33,6 +33,7 @@ from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
+from loadbook.stats.exclusions import with_causes
 from loadbook.store import trial_record
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
 from loadbook.store.tables import RunData, execution_for, trial_values
@@ -302,7 +303,12 @@ def trial_counts(data: RunData) -> dict[str, int]:
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
     """Return (reason, number of trials) of excluded trials, most frequent reason first."""
-    reasons = Counter(exclusion_reasons(data).values())
+    causes = with_causes(data)
+    left_out = causes[~causes["valid"]]
+    reasons = Counter(
+        str(cause.text if len(gates) or not reason else reason)
+        for cause, gates, reason in zip(left_out["cause"], left_out["gates"], left_out["reason"], strict=True)
+    )
     missing = len(data.plan["trials"]) - len(data.trials)
     return (reasons + Counter({"Not executed": missing})).most_common()
 

@@ -17,6 +17,7 @@ Modules, each importing only those before it:
 - `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it
+- `exclusions`: causes of trials that do not count, in plain words
 - `comparability`: reasons that forbid a comparison
 - `verdict`: verdicts, outcomes of A/A arm and positive control
 - `power`: noise of one configuration, number of blocks and trial length that this noise requires

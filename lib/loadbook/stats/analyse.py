@@ -7,13 +7,15 @@ treatments of different strata are never compared. This module neither reads nor
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
+from loadbook.core.validity_rules import ExclusionCause
 from loadbook.stats import diagnostics, results
 from loadbook.stats import errors as error_counts
 from loadbook.stats.comparability import BASELINE_TEXT, ArmTrials, arms_of, invalid_reason, usable_mask
@@ -27,6 +29,7 @@ from loadbook.stats.compare import (
     find_best_arm,
 )
 from loadbook.stats.errors import ErrorCounts
+from loadbook.stats.exclusions import exclusion_text, with_causes
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
@@ -114,7 +117,9 @@ def resolve_spec(
         values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
     short = diagnostics.short_tails(data, values["trial"], metric_name, statistic_name)
     values["value"] = values["value"].mask(short)
-    every_trial = _trials_with_causes(data)
+    every_trial = with_causes(data).assign(
+        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_rate_moving(data)
+    )
     trials = trials_telling(every_trial, metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=usable_mask(values))
@@ -164,25 +169,8 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
 
 
-def _trials_with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials; `gates` keeps only the validity rules that excluded the trial, if problems are recorded.
-
-    The column `at_ceiling` marks trials that served the whole offered rate of an open load; `moving` marks treatments
-    whose rate has a trend within trials (NaN if unknown).
-    """
-    problems = data.problems
-    trials = data.trials.assign(
-        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_rate_moving(data)
-    )
-    if problems is None:
-        return trials
-    invalid = problems[problems["level"] == "invalid"]
-    names = invalid.groupby("trial")["name"].agg(lambda rules: sorted(set(rules)))
-    excluding: Any = [names.get(trial, []) for trial in data.trials["trial"]]
-    return trials.assign(gates=excluding)
-
-
 def _rate_moving(data: RunTables) -> pd.Series:
+    """Return, per trial, whether the rate of its treatment has a trend within trials; NaN if unknown."""
     usable = data.trials[usable_mask(data.trials)]
     treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
     trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
@@ -249,6 +237,7 @@ def analyse(
         driver_saturated_share=_saturated_share(data),
         limited=limited,
         unfinished=_unfinished_text(data),
+        exclusions=_exclusions(spec),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
@@ -450,6 +439,14 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
+
+
+def _exclusions(spec: AnalysisSpec) -> results.Exclusions | None:
+    """Return the causes of the trials that do not count, and what to do against the most frequent one."""
+    causes = sum((arm.exclusion_causes for arm in spec.arms.values()), Counter[ExclusionCause]())
+    if not causes:
+        return None
+    return results.Exclusions(exclusion_text(causes), causes.most_common(1)[0][0].remedy)
 
 
 def _unfinished_text(data: RunTables) -> str:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.core.validity_rules import ExclusionCause
 from loadbook.stats.compare import insufficient_blocks
+from loadbook.stats.exclusions import exclusion_text
 
 if TYPE_CHECKING:
     from loadbook.stats import results
@@ -29,7 +30,7 @@ LOAD_COLUMNS = {
 }
 # columns of the trials table that are compared between arms; a missing value becomes None
 NULLABLE_COLUMNS = ("started", "moving", "response_status", "response_bytes", *LOAD_COLUMNS)
-ARM_COLUMNS = ("block", "slot", "status", "gates", "short_tail", "at_ceiling", *NULLABLE_COLUMNS)
+ARM_COLUMNS = ("block", "slot", "status", "cause", "short_tail", "at_ceiling", *NULLABLE_COLUMNS)
 BASELINE_TEXT = "the baseline"
 METRICS_WITH_ERRORS = ("requests_per_s", "requests")
 RATE_METRICS = ("ok_per_s", "requests_per_s", "ok", "requests")
@@ -78,19 +79,10 @@ class ArmTrials:
         return min(counts, key=lambda value: (-counts[value], value is None, value))
 
     @cached_property
-    def exclusion_cause(self) -> str | None:
-        """Return the most frequent cause of excluded trials: a validity rule, or else the status of the trial."""
-        causes = Counter(
-            ", ".join(lower_first(rule_title(gate)) for gate in gates) if len(gates) else str(status).replace("_", " ")
-            for gates, status, is_used in zip(
-                self._columns["gates"], self._columns["status"], self._usable, strict=True
-            )
-            if not is_used
-        )
-        if not causes:
-            return None
-        cause, number = causes.most_common(1)[0]
-        return f"{number} of {self.trials} trials excluded: {cause}"
+    def exclusion_causes(self) -> Counter[ExclusionCause]:
+        """Return the causes of excluded trials, each with its number of trials."""
+        causes = zip(self._columns["cause"], self._usable, strict=True)
+        return Counter(cause for cause, is_used in causes if not is_used)
 
     @cached_property
     def responses(self) -> list[tuple[int, int]]:
@@ -208,14 +200,15 @@ def _ceiling_reason(metric: str, own: ArmTrials, base: ArmTrials) -> str | None:
 
 
 def _insufficient_blocks_reason(comparison: results.Comparison, own: ArmTrials, base: ArmTrials) -> str | None:
+    """Return the reason if too few blocks are complete, with the causes of excluded trials of both arms."""
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
-    cause = own.exclusion_cause or base.exclusion_cause
-    if cause is None:
-        missing = comparison.blocks + comparison.excluded - len(own.blocks | base.blocks)
-        cause = f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
-    return f"{reason} ({cause})" if cause else reason
+    causes = own.exclusion_causes + base.exclusion_causes
+    missing = comparison.blocks + comparison.excluded - len(own.blocks | base.blocks)
+    if causes:
+        return f"{reason}: {exclusion_text(causes)}"
+    return f"{reason} ({missing} {'was' if missing == 1 else 'were'} not run)" if missing > 0 else reason
 
 
 def _order_reason(own: ArmTrials, base: ArmTrials) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
-from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline, unfinished_headline
+from loadbook.stats.no_comparison import excluded_headline, no_comparison_reason, refusal_headline, unfinished_headline
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -120,7 +120,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     if text := unfinished_headline(analysis):
         return text
     if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
-        return "No verdict: no treatment could be compared."
+        return excluded_headline(analysis) or "No verdict: no treatment could be compared."
     if text := neutral_headline(analysis):
         return text
     if len(rows) == 1:

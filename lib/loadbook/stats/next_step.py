@@ -6,6 +6,8 @@ Blocks that are added to the same run after its results were seen make it explor
 from __future__ import annotations
 
 from loadbook.core.units import pluralize
+from loadbook.stats.exclusions import blocks_missing
+from loadbook.stats.no_comparison import excluded_headline, is_compared
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import aa_margin, blocks_for_half_width
@@ -20,6 +22,8 @@ def next_step(analysis: Analysis, command: str) -> str:
     its own blocks.
     """
     state = analysis.stopping_state
+    if text := _after_exclusions(analysis, command):
+        return text
     if not analysis.allows_headline or state.rule != "fixed" or state.pending_reason:
         return ""
     if analysis.wide_arms:
@@ -37,6 +41,19 @@ def next_step(analysis: Analysis, command: str) -> str:
         return _new_run(row, about, f"decide {row.label}", command)
     which = "all" if len(known) == len(undecided) else f"{len(known)} of {len(undecided)} undecided"
     return _new_run(row, about, f"decide {which}", command)
+
+
+def _after_exclusions(analysis: Analysis, command: str) -> str:
+    """Return the next step of a run with too few complete blocks, as trials do not count; "" for other runs."""
+    if not excluded_headline(analysis) or analysis.stopping_state.rule != "fixed" or is_compared(analysis):
+        return ""
+    comparisons = [row.verdict.comparison for row in analysis.of_kind("treatment") if row.verdict]
+    more = max(blocks_missing(each.blocks, each.excluded) for each in comparisons)
+    remedy = analysis.exclusions.remedy if analysis.exclusions else ""
+    blocks = f"{pluralize(more, 'more block')}: {command} --more {more}"
+    if more >= analysis.planned_blocks:
+        blocks = f"a new run: {command} --new"
+    return f"{remedy}; then {blocks}" if remedy else blocks
 
 
 def _new_run(row: AnalysisRow, more: int | None, what: str, command: str) -> str:

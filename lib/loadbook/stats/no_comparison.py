@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from loadbook.stats.compare import insufficient_blocks
 from loadbook.stats.error_text import refusal_sentence
 from loadbook.stats.results import Analysis, AnalysisRow
 
@@ -32,6 +33,16 @@ def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None
 def unfinished_headline(analysis: Analysis) -> str:
     """Return the first line of a run without comparison that is not finished; "" for other runs."""
     return f"No verdict: {analysis.unfinished}." if analysis.unfinished and not is_compared(analysis) else ""
+
+
+def excluded_headline(analysis: Analysis) -> str:
+    """Return the first line of a run in which too few blocks are complete for any comparison: why, and what to do."""
+    verdicts = [row.verdict for row in analysis.of_kind("treatment") if row.verdict]
+    few = [insufficient_blocks(v.comparison.blocks, v.comparison.excluded) for v in verdicts]
+    if analysis.exclusions is None or not few or None in few:
+        return ""
+    remedy = f"; {analysis.exclusions.remedy}" if analysis.exclusions.remedy else ""
+    return f"No verdict: {analysis.exclusions.causes}{remedy}."
 
 
 def no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:

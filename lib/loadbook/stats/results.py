@@ -199,6 +199,14 @@ class AnalysisRow:
 
 
 @dataclass(frozen=True)
+class Exclusions:
+    """Trials that do not count: their causes with numbers of trials, and what to do against the most frequent one."""
+
+    causes: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Results of a study on one metric: rows in display order, harness checks last.
 
@@ -207,6 +215,7 @@ class Analysis:
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
     trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
     `unfinished` says how far a run is that is not finished, and which command goes on; "" for other runs.
+    `exclusions` are those of the trials of all arms; None if all count.
     """
 
     baseline: str
@@ -225,6 +234,7 @@ class Analysis:
     driver_saturated_share: float | None = None
     limited: bool = True
     unfinished: str = ""
+    exclusions: Exclusions | None = None
 
     @property
     def demoting_check(self) -> AnalysisRow | None:

@@ -22,6 +22,7 @@ from loadbook.store.trial_record import (
 )
 from loadbook.study.workload import spinning_reason
 from loadbook.validity.base import Evidence, RuleHit, Severity
+from loadbook.validity.machine import foreign_cpu
 from loadbook.validity.slices import stall_in_slices
 
 SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
@@ -117,6 +118,7 @@ def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used
     """Judge a driver's busiest CPU: invalid if filled by the load generator itself, a doubt if filled by others.
 
     Services that share the driver's CPUs fill them as they should; that they share them is the doubt `shared_cores`.
+    CPU time of other programs is the doubt `foreign_cpu`.
     """
     cpu = max(busy, key=lambda item: busy[item])
     if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
@@ -125,7 +127,8 @@ def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used
     own_share, min_share = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
     if own_share < min_share:
         observation += f", {format_percent(own_share, 0, signed=False)} of that with the load"
-        if any(hit.level == "doubt" and hit.host == host for hit in shared_cores(evidence)):
+        others = (*shared_cores(evidence), *foreign_cpu(evidence))
+        if any(hit.level == "doubt" and hit.host == host for hit in others):
             return
     full = busy[cpu] > evidence.thresholds.driver_cpu and own_share >= min_share
     yield evidence.hit("driver_saturated", "invalid" if full else "doubt", observation, host)

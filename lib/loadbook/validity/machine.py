@@ -50,8 +50,10 @@ def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
         stolen = evidence.cpu_means(monitor, "cpu_steal")
         foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
         if foreign > evidence.thresholds.foreign_cpu:
-            used = format_percent(foreign, 0, signed=False)
-            observation = f"processes that are neither driver nor service used {used} of a CPU"
+            owner = "the driver" if monitor.host in (d.host for d in evidence.record.drivers) else monitor.host
+            used = f"{format_percent(foreign, 0, signed=False)} of {owner}'s CPU"
+            used = used if len(busy) == 1 else f"{foreign:.2g} of {owner}'s {len(busy)} CPUs"
+            observation = f"other programs used {used}"
             if others := evidence.record.other_runs.get(monitor.host):
                 observation += f"; on this machine was {', '.join(shorten_list(others, MAX_NAMED_RUNS))}"
             yield evidence.hit("foreign_cpu", "doubt", observation, monitor.host)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from loadbook.core.units import format_duration, format_percent
@@ -59,12 +60,21 @@ def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
             yield evidence.hit("bytes_per_response", "doubt", observation)
 
 
+# evidence of a fresh process that was not the one to answer (`services.instance`)
+OTHER_SERVER = re.compile(r"https?://\S+?:(\d+)/\S* answered .*: another server")
+PORT_REMEDY = "free the port, or set service_port in the hosts file"
+
+
 def config_not_live(evidence: Evidence) -> Iterator[RuleHit]:
     """Check that the live process answered with the id of this configuration."""
     if not evidence.record.services:
         yield evidence.unchecked("config_not_live", "no service was recorded")
     for service in evidence.record.services:
-        if service.live is False:
+        other = OTHER_SERVER.search(service.live_evidence or "") if service.mode == "managed" else None
+        if service.live is False and other:
+            message = f"another server answered on {service.host}:{other[1]}; {PORT_REMEDY}."
+            yield replace(evidence.hit("config_not_live", "invalid", "", service.host), message=message)
+        elif service.live is False:
             proof = f" ({service.live_evidence})" if service.live_evidence else ""
             observation = f"{service.service} did not run the treatment's configuration{proof}"
             yield evidence.hit("config_not_live", "invalid", observation, service.host)

@@ -141,7 +141,7 @@ def test_run_without_valid_trials_fails_with_the_reason(loadbook):
     code, out, err = loadbook("ingest", "recorded")
     assert (code, out) == (4, "")
     assert "no trial of run" in err
-    assert "changed-file" in err
+    assert "recorded file changed" in err
 
 
 def test_run_prints_the_number_of_excluded_trials(loadbook):
@@ -149,4 +149,4 @@ def test_run_prints_the_number_of_excluded_trials(loadbook):
     next(run.trials.glob("*/stdout-*")).write_bytes(b"Running 1s test")
     code, out, _ = loadbook("ingest", "recorded")
     assert code == 0
-    assert re.search(r"trials are valid \(.*1 changed-file[;)]", out)
+    assert re.search(r"trials are valid \(.*1 trial: recorded file changed[;)]", out)

@@ -255,7 +255,7 @@ def test_repeated_import_notes_the_earlier_run_and_writes_a_new_one(call):
 def test_import_reports_outputs_without_values(call):
     (call.there / "plain-1.txt").write_text("wrk: unable to connect\n")
     code, out, err = call()
-    assert code == 0 and "trials    17 of 18 count (1 unreadable-output)" in out
+    assert code == 0 and "trials    17 of 18 count (1 trial: report unreadable)" in out
     assert err.startswith("note: plain-1.txt: no numbers: wrk: stdout")
 
 
@@ -263,7 +263,7 @@ def test_import_without_valid_trials_is_stored_and_exits_with_4(call):
     for path in call.there.glob("*.txt"):
         path.write_text("killed\n")
     code, _, err = call("--tool", "wrk")
-    assert code == 4 and "was imported, but none of its trials counts: 18 unreadable-output" in err
+    assert code == 4 and "was imported, but none of its trials counts: 18 trials: report unreadable" in err
 
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

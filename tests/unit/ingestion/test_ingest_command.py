@@ -25,7 +25,9 @@ def test_ingest_command_prints_the_same_with_and_without_cache(layout, monkeypat
         assert exit_code(monkeypatch, "ingest", STUDY) == 0
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out
-    assert "31 of 32 planned trials are valid (1 tool_failed, host driver: wrk ended" in said[0].out
+    assert (
+        "31 of 32 planned trials are valid (1 trial: the load generator failed, host driver: wrk ended" in said[0].out
+    )
     assert "; doubtful, but counted: " in said[0].out and " doubt" not in said[0].out.split("; ")[-1]
 
 

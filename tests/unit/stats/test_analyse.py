@@ -22,6 +22,7 @@ from loadbook.stats.headline import (
     supporting_text,
     verdict_counts,
 )
+from loadbook.stats.next_step import next_step
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import RunRecord
@@ -206,7 +207,7 @@ def test_analysis_names_the_validity_rule_that_excluded_trials() -> None:
     run.trials.loc[bad, "gates"] = run.trials.loc[bad, "gates"].map(lambda _: ["driver_saturated"])
     row = analyse(run).row("fast")
     assert (row.valid_trials, row.trials, row.verdict.kind) == (4, 12, "invalid")
-    assert row.verdict.reason == ("only 4 complete blocks, 5 are needed (8 of 12 trials excluded: driver at its limit)")
+    assert row.verdict.reason == ("only 4 complete blocks, 5 are needed: driver at its limit in 8 trials")
 
 
 def test_analysis_names_the_cause_of_exclusion_if_only_trials_of_the_baseline_were_excluded() -> None:
@@ -214,7 +215,37 @@ def test_analysis_names_the_cause_of_exclusion_if_only_trials_of_the_baseline_we
     lost = (run.trials["treatment"] == "base") & (run.trials["block"] > 6)
     run.trials.loc[lost, "valid"] = False
     run.trials.loc[lost, "gates"] = run.trials.loc[lost, "gates"].map(lambda _: ["zero_work"])
-    assert analyse(run).row("fast").verdict.reason.endswith("(6 of 12 trials excluded: no work done)")
+    assert analyse(run).row("fast").verdict.reason.endswith(": no work done in 6 trials")
+
+
+ALIEN = "another server answered on web1:18083; free the port, or set service_port in the hosts file."
+
+
+def test_run_whose_blocks_are_incomplete_says_why_in_both_arms_what_to_do_and_how_many_blocks_more() -> None:
+    run = make_run({"base": {}, "fast": {"effect": 0.06}}, blocks=10)
+    run.plan = {"treatments": ["base", "fast"], "blocks": 10}
+    blocks, is_fast = run.trials["block"], run.trials["treatment"] == "fast"
+    bad = (is_fast & blocks.isin([1, 2])) | (~is_fast & (blocks == 3))
+    run.trials["valid"] = ~bad
+    rows = [(t, "config_not_live", "invalid", ALIEN) for t in run.trials.loc[bad, "trial"]]
+    run.problems = pd.DataFrame(rows, columns=["trial", "name", "level", "message"])
+    found = analyse(run)
+    reason = found.row("fast").verdict.reason
+    assert reason == (
+        "3 of 10 blocks are incomplete, more than 20\u00a0%: another server answered on web1:18083 in 3 trials"
+    )
+    remedy = "free the port, or set service_port in the hosts file"
+    assert headline(found) == f"No verdict: another server answered on web1:18083 in 3 trials; {remedy}."
+    assert next_step(found, "loadbook run s") == f"{remedy}; then 5 more blocks: loadbook run s --more 5"
+
+
+def test_run_in_which_nothing_could_be_compared_for_another_reason_does_not_blame_excluded_trials() -> None:
+    run = make_run({"base": {}, "fast": {"effect": 0.06}}, blocks=10)
+    run.trials.loc[0, "valid"] = False
+    run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
+    found = analyse(run)
+    assert headline(found) == "No verdict: no treatment could be compared."
+    assert next_step(found, "loadbook run s") == ""
 
 
 def test_analysis_does_not_name_doubts_as_cause_of_exclusion() -> None:
@@ -230,7 +261,7 @@ def test_analysis_does_not_name_doubts_as_cause_of_exclusion() -> None:
         ],
         columns=["trial", "name", "level"],
     )
-    assert analyse(run).row("fast").verdict.reason.endswith("(12 of 12 trials excluded: no work done)")
+    assert analyse(run).row("fast").verdict.reason.endswith(": no work done in 12 trials")
 
 
 def test_planned_blocks_that_did_not_run_count_as_incomplete() -> None:

@@ -11,6 +11,7 @@ from test_analyse import ARMS, make_run
 from loadbook.core.errors import StudyError
 from loadbook.stats.analyse import analyse
 from loadbook.stats.comparability import arms_of, invalid_reason
+from loadbook.stats.exclusions import with_causes
 from loadbook.stats.headline import headline, supporting_text
 from loadbook.stats.results import Comparison
 from loadbook.stats.text import row_phrase
@@ -185,7 +186,7 @@ def test_each_treatment_of_the_nginx_ladder_study_changes_one_directive() -> Non
 def test_first_reason_against_a_comparison_is_reported() -> None:
     """All reasons at once, then each one taken away: the next in the method's order speaks."""
     run = make_run(metric="requests_per_s")
-    trials = run.trials.assign(at_ceiling=True, moving=run.trials["treatment"] == "fast")
+    trials = with_causes(run).assign(at_ceiling=True, moving=run.trials["treatment"] == "fast")
     fast, base = trials["treatment"] == "fast", trials["treatment"] == "base"
     trials.loc[fast, ["response_bytes", "concurrency"]] = [24, 100]
     trials.loc[fast, "slot"] = range(1, 13)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadbook.core.validity_rules import RULE_INFO
+from loadbook.core.validity_rules import RULE_INFO, exclusion_cause
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.rules import check_trial
 from valid_trial import CLEAN, LOAD, check, named, record, rows, traces
@@ -147,6 +147,18 @@ def test_configuration_that_is_not_live_is_invalid(live, level: str) -> None:
     assert (hit.level, hit.host) == (level, "web-1")
 
 
+def test_another_server_on_the_port_is_named_with_its_place_and_remedy() -> None:
+    answered = "http://127.0.0.1:18083/.loadbook/config-id answered 200 'x', not 'a1': another server, or an older"
+    other = CLEAN["services"][0] | {"live": False, "live_evidence": f"{answered}; no process nginx of ours is running"}
+    hit = only(check(services=[other]), "config_not_live")
+    remedy = "free the port, or set service_port in the hosts file"
+    assert (hit.level, hit.message) == ("invalid", f"another server answered on web-1:18083; {remedy}.")
+    assert exclusion_cause(hit.name, hit.message) == ("another server answered on web-1:18083", remedy)
+    system = only(check(services=[other | {"mode": "system"}]), "config_not_live")
+    assert system.message.startswith("nginx did not run the treatment's configuration")
+    assert exclusion_cause(system.name, system.message).text == "configuration not live"
+
+
 @pytest.mark.parametrize(("busy", "level"), [(0.97, "invalid"), (0.92, "doubt")])
 def test_driver_saturation_uses_only_driver_cpus_and_the_measurement_window(busy: float, level: str) -> None:
     load = {("driver-1", "cpu_busy", "cpu1"): busy, ("driver-1", "process_cpu", "wrk:100"): busy - 0.02}
@@ -155,11 +167,27 @@ def test_driver_saturation_uses_only_driver_cpus_and_the_measurement_window(busy
     assert hit.message.startswith(f"cpu1 of the driver was {busy * 100:.0f}\u00a0% busy")
 
 
-def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
-    hits = check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.25})
+def test_driver_cpu_filled_by_other_programs_is_one_doubt_about_them() -> None:
+    hit = only(
+        check(traced={("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.18}),
+        "foreign_cpu",
+    )
+    assert (hit.level, hit.host) == ("doubt", "driver-1")
+    assert hit.message.startswith("other programs used 82\u00a0% of the driver's CPU: ")
+
+
+def test_driver_cpu_filled_by_neither_load_nor_other_programs_is_a_doubt() -> None:
+    stolen = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "cpu_steal", "cpu1"): 0.75}
+    hits = check(traced=stolen | {("driver-1", "process_cpu", "wrk:100"): 0.25})
     (hit,) = named(hits, "driver_saturated")
     assert (hit.level, "25\u00a0% of that with the load" in hit.message) == ("doubt", True)
-    assert named(hits, "foreign_cpu")[0].host == "driver-1"
+    assert not named(hits, "foreign_cpu")
+
+
+def test_cpu_time_of_other_programs_on_several_cpus_is_told_in_cpus() -> None:
+    monitors = [CLEAN["monitors"][0], CLEAN["monitors"][1] | {"cpus": [0, 2]}]
+    hit = only(check(monitors=monitors, traced={("web-1", "cpu_busy", "cpu2"): 0.5}), "foreign_cpu")
+    assert hit.message.startswith("other programs used 0.53 of web-1's 2 CPUs: ")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +214,8 @@ def test_driver_cpu_filled_by_services_that_share_it_is_not_its_limit(used: floa
 
 def test_driver_without_cpu_mask_is_judged_on_every_cpu() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
-    found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
+    load = {("driver-1", "process_cpu", "wrk:100"): 1.5}
+    found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"}, traced=load)
     assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
 
 
@@ -281,14 +310,14 @@ def test_stolen_cpu_time_counts_only_on_the_host_own_cpus() -> None:
 def test_foreign_cpu_time_is_that_of_unmonitored_processes() -> None:
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}), "foreign_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
-    assert "used 25\u00a0% of a CPU" in hit.message
+    assert "used 25\u00a0% of web-1's CPU" in hit.message
 
 
 def test_foreign_cpu_time_names_the_other_runs_on_the_machine() -> None:
     others = {"web-1": ["run 1 of lb (user bob)", "run 2 of lb (user eve)"]}
     assert check(other_runs=others) == []  # only the CPU time that they use is a doubt
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}, other_runs=others), "foreign_cpu")
-    assert "of a CPU; on this machine was run 1 of lb (user bob), run 2 of lb (user eve)" in hit.message
+    assert "CPU; on this machine was run 1 of lb (user bob), run 2 of lb (user eve)" in hit.message
 
 
 def test_foreign_cpu_excludes_roles_on_the_same_cpus() -> None:

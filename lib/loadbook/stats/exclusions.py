@@ -1,0 +1,66 @@
+"""Causes of trials that do not count, in plain words, and how many more blocks a comparison needs because of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from loadbook.core.units import pluralize
+from loadbook.core.validity_rules import ExclusionCause, exclusion_cause, status_cause
+from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS
+from loadbook.store.tables import RunTables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_CAUSES = 2
+
+
+def with_causes(data: RunTables) -> pd.DataFrame:
+    """Return the trials of a run with the columns `gates` and `cause`.
+
+    If problems are recorded, `gates` keeps only the validity rules that excluded the trial. `cause` is an
+    `ExclusionCause` of what these rules, or else the status of the trial, say; None for a trial that counts.
+    """
+    trials, messages = data.trials, _messages(data.problems)
+    if data.problems is not None:
+        invalid = data.problems[data.problems["level"] == "invalid"]
+        names = invalid.groupby("trial")["name"].agg(lambda rules: sorted(set(rules)))
+        gates: Any = [names.get(trial, []) for trial in trials["trial"]]
+        trials = trials.assign(gates=gates)
+    usable = (trials["status"] == "ok") & trials["valid"].astype(bool)
+    rows = zip(trials["trial"], trials["gates"], trials["status"], strict=True)
+    causes = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
+    own: Any = [None if used else cause for used, cause in zip(usable, causes, strict=True)]
+    return trials.assign(cause=own)
+
+
+def _messages(problems: pd.DataFrame | None) -> dict[str, dict[str, str]]:
+    """Return trial -> rule -> message of the rules that excluded it."""
+    messages: dict[str, dict[str, str]] = {}
+    if problems is not None and "message" in problems:
+        invalid = problems.loc[problems["level"] == "invalid", ["trial", "name", "message"]].dropna()
+        for trial, name, message in invalid.itertuples(index=False):
+            messages.setdefault(trial, {})[name] = message
+    return messages
+
+
+def _cause(gates: Any, status: str, messages: dict[str, str]) -> ExclusionCause:
+    causes = [exclusion_cause(gate, messages.get(gate, "")) for gate in gates]
+    if not causes:
+        return status_cause(str(status))
+    return ExclusionCause(", ".join(cause.text for cause in causes), causes[0].remedy)
+
+
+def exclusion_text(causes: Counter[ExclusionCause]) -> str:
+    """Return the most frequent causes of excluded trials, each with its number of trials."""
+    shown = [f"{cause.text} in {pluralize(number, 'trial')}" for cause, number in causes.most_common(MAX_CAUSES)]
+    more = [f"{len(causes) - MAX_CAUSES} other causes"] if len(causes) > MAX_CAUSES else []
+    return ", ".join(shown + more)
+
+
+def blocks_missing(complete: int, incomplete: int) -> int:
+    """Return how many more complete blocks make enough of them complete for a comparison."""
+    total = math.ceil(incomplete / MAX_INCOMPLETE_SHARE - 1e-9)
+    return max(0, MIN_BLOCKS - complete, total - complete - incomplete)
