@@ -9,8 +9,8 @@ import numpy as np
 
 from loadbook.core.units import format_duration, format_percent, pluralize
 from loadbook.core.validity_rules import rule_title
-from loadbook.report import checks, sections
-from loadbook.report.blocks import Block, answer_box, empty_section, note_block
+from loadbook.report import checks, palette, sections
+from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Paragraph, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.sequential import detectable_effect
@@ -19,7 +19,7 @@ from loadbook.store import trial_record
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.results import Analysis
+    from loadbook.stats.results import Analysis, RowKind
 
 MIN_NOISE_TRIALS = 3
 
@@ -62,11 +62,18 @@ class QualityPage(Page):
     def answer(self) -> Block:
         """Show the number of valid trials, the harness checks, and the number of doubts."""
         number, cells = sections.trial_counts(self.data), checks.harness_checks(self.data, self.analysis, self.notes)
-        words = {"✓": "passed", "✕": "failed", "!": "not judged"}
-        aa_arm, control = (words[cell.glyph] for cell in cells[:2])
+        aa_arm, control = (self._check_word(kind) for kind in CHECK_SHORT_NAMES)
         counts = f"{number['valid']} of {number['planned']} trials count"
         headline = f"{counts}; A/A arm {aa_arm}, control {control}."
         return Block(answer_box(headline), checks.check_strip(cells))
+
+    def _check_word(self, kind: RowKind) -> str:
+        """Return the word of the worst A/A arm or positive control; "missing" without one."""
+        rows = self.analysis.of_kind(kind)
+        if not rows:
+            return "missing"
+        worst = min(rows, key=lambda row: CHECK_STATES.index(row.check_state or "unchecked"))
+        return palette.check_word(kind, worst.check_state)
 
     def noise(self) -> Block:
         """Show the detectable difference and, per treatment, the scatter over all trials and within blocks."""

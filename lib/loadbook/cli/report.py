@@ -220,6 +220,9 @@ def _print_history(page: HistoryPage) -> None:
     from loadbook.analyses.history import compute
 
     history = page.history
+    if len(history.runs) == 1:
+        echo(compute.one_run_sentence(history))
+        return
     counts = f"{pluralize(len(history.runs), 'run')}, {history.included_runs} of which count"
     echo(f"{history.study}: {counts}; {history.metric}")
     echo(compute.headline(history))

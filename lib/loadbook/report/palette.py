@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loadbook.core.metrics import Metric
 from loadbook.stats import text as words
-from loadbook.stats.results import AnalysisRow, Hypothesis, VerdictKind
+from loadbook.stats.results import AnalysisRow, CheckState, Hypothesis, RowKind, VerdictKind
 
 TEMPLATES_DIR = Path(__file__).parent / "templates"
 INK = "#1A1A1A"
@@ -115,14 +115,19 @@ def row_style(row: AnalysisRow) -> VerdictStyle:
     return VERDICTS[row.verdict.kind if row.verdict else "invalid"]
 
 
+def check_word(kind: RowKind, state: CheckState | None) -> str:
+    """Return the word of a harness check in this state: "passed", or "wide" of an A/A arm wider than the margin."""
+    inconclusive = "wide" if kind == "aa" else "too noisy"
+    words = {"inconclusive": inconclusive, "unchecked": "not judged"}
+    return words.get(state or "unchecked", state or "")
+
+
 def row_word(row: AnalysisRow, metric: Metric) -> str:
     """Return the word of a row: its verdict, or the state of a harness check, such as "passed"."""
     if row.kind == "baseline":
         return "reference"
     if row.kind in ("aa", "control"):
-        state = row.check_state or "unchecked"
-        inconclusive = "wide" if row.kind == "aa" else "too noisy"
-        return {"inconclusive": inconclusive, "unchecked": "not judged"}.get(state, state)
+        return check_word(row.kind, row.check_state)
     asks: Hypothesis = "non-inferiority" if row.verdict and row.verdict.one_sided_bounds else "difference"
     return verdict_word(row.verdict.kind if row.verdict else "invalid", metric, asks)
 

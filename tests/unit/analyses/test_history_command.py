@@ -97,7 +97,7 @@ def test_history_command_with_one_run_has_no_alarm(tmp_path, monkeypatch, capsys
     nights(tmp_path, 1)
     code, out, _ = history(monkeypatch, capsys, tmp_path, "--alarm")
     assert code == 0
-    assert "1 run that counts: there is no history yet." in out
+    assert out.startswith(f"{STUDY}: 1 run, and no history yet: an alarm needs ") and out.count("\n") == 1
     assert "4 more runs will do" in out
     assert "An alarm needs 5 runs that count" in out
 

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from effort import some
-from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
+from loadbook.analyses.history.compute import (
+    MIN_RUNS,
+    RunEffect,
+    RunSummary,
+    StudyHistory,
+    effect_series,
+    one_run_sentence,
+)
 from loadbook.analyses.history.figure import MAX_GAP, MOST_PANELS, HistoryFigure, date_axis
 from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns
@@ -150,3 +157,19 @@ def test_history_page_without_readable_runs_says_so():
     assert "no run has an effect" in shown.effect_timeline().text
     assert "cannot be read: torn" in shown.which_count().text
     assert shown.scope().text and shown.answer().text and shown.provenance().text
+
+
+def test_table_of_effects_has_the_words_of_the_verdict_page_for_checks():
+    one = nights(1)[0]
+    states = [("aa", "inconclusive"), ("aa", "passed"), ("aa", None), ("control", "inconclusive")]
+    checks = tuple(effect(0.0, f"c{k}", kind, check_state=state) for k, (kind, state) in enumerate(states))
+    rows = page([replace(one, effects=checks)]).effects_table().rows
+    assert [row[2] for row in rows] == ["wide", "passed", "not judged", "too noisy"]
+
+
+def test_study_with_one_run_has_one_sentence():
+    needs = f"an alarm needs {MIN_RUNS} that count, on the same hosts and of the same question"
+    only = page(nights(1)).history
+    assert one_run_sentence(only) == f"study: 1 run, and no history yet: {needs}."
+    left = page([replace(nights(1)[0], excluded_reason="not finished")]).history
+    assert one_run_sentence(left).endswith(f"{needs}, and this one does not count: not finished.")

@@ -212,3 +212,10 @@ def test_quality_page_shows_rate_changes_within_trials(run: RunData) -> None:
 def test_quality_page_lists_what_was_not_checked(run: RunData) -> None:
     assert QualityPage(run).within().text == "Not known: wrk reported no rates per second."
     assert "not checked: too short" in QualityPage(with_rates(run, 3)).within().text
+
+
+def test_answer_has_the_words_of_the_verdict_page_for_checks(tmp_path):
+    arms = {"baseline": Arm(), "x": Arm(0.1), "again": Arm(check="aa", scatter=0.2)}
+    page = QualityPage(load_run(make_project(tmp_path, arms, name="wide", blocks=10), "wide"))
+    assert page.analysis.row("again").check_state == "inconclusive"
+    assert "; A/A arm wide, control missing." in page.answer().text

@@ -24,7 +24,7 @@ from loadbook.core.units import (
     utc_text,
 )
 from loadbook.stats.paired_tests import effect_from_log
-from loadbook.stats.results import Interval, RowKind, VerdictKind
+from loadbook.stats.results import CheckState, Interval, RowKind, VerdictKind
 from loadbook.stats.sequential import t_quantile
 from loadbook.stats.text import MAX_DECIMALS, margin_text
 
@@ -50,7 +50,7 @@ class RunEffect:
     level: float
     blocks: int
     reason: str | None = None
-    passed: bool | None = None
+    check_state: CheckState | None = None
     question: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -305,6 +305,14 @@ def _question_changes(points: Sequence[EffectPoint]) -> dict[int, tuple[str, ...
 
 MIN_RUNS = levels.MIN_PAST_RUNS + 1
 MAX_NAMES = 2
+
+
+def one_run_sentence(history: StudyHistory) -> str:
+    """Return the sentence on a study with one run, which has no history."""
+    left_out = history.runs[0].excluded_reason
+    why = f", and this one does not count: {left_out}" if left_out else ""
+    needs = f"an alarm needs {MIN_RUNS} that count, on the same hosts and of the same question"
+    return f"{history.study}: 1 run, and no history yet: {needs}{why}."
 
 
 def date_text(epoch_s: float) -> str:

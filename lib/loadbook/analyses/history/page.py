@@ -93,7 +93,7 @@ class HistoryPage:
             style, word = palette.VERDICTS[effect.verdict], palette.verdict_word(effect.verdict, metric)
             verdict: VerdictCell | str = VerdictCell(f"v-{effect.verdict}", style.glyph, word)
             if effect.kind != "treatment":
-                verdict = {True: "passed", False: "failed", None: "not judged"}[effect.passed]
+                verdict = palette.check_word(effect.kind, effect.check_state)
             numbers = [DASH, DASH]
             if effect.effect is not None and effect.interval is not None and effect.verdict != "invalid":
                 texts = (format_percent(effect.effect, 1), format_percent_range(effect.interval, 1))

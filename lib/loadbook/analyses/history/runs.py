@@ -42,7 +42,7 @@ from loadbook.store.tables import TABLES, RunData, compared_execution, read_run_
 from loadbook.store.trial_record import read_json, write_json
 
 EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # without traces: large, not needed for effects
-EFFECTS_FORMAT = 2  # version of the format of cached effects
+EFFECTS_FORMAT = 3  # version of the format of cached effects
 
 
 def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[RunEffect, ...]:
@@ -102,7 +102,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
         if (execution := compared_execution(record, metric)) != "plain":
             question["the execution"] = execution
         effect = RunEffect(row.treatment, row.label, row.kind, "invalid", None, None, analysis.level, 0,
-                           "it has no values", row.passed, question)  # fmt: skip
+                           "it has no values", row.check_state, question)  # fmt: skip
         if verdict and comparison:
             reason = (verdict.reason or "it has no values") if verdict.kind == "invalid" else None
             effect = replace(effect, verdict=verdict.kind, effect=comparison.effect, interval=comparison.ci95,

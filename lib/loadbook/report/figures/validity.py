@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from loadbook.core.units import pluralize
+from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.store.tables import RunData
@@ -151,7 +152,7 @@ class ValidityFigure(base.ReportFigure):
         """Return the wrapped list of rules without hits that have no row; "" if there are none."""
         titles = {row.title for row in rows}
         clean = [result.title for result in self.results if result.title not in titles]
-        text = f"{len(clean)} more rules, checked and clean: {', '.join(clean)}."
+        text = f"{pluralize(len(clean), 'more rule')} found no sign of: {', '.join(map(lower_first, clean))}."
         return base.wrap(text, base.WIDTH_IN - 0.25, base.LETTER_PT - 0.6, lines=30) if clean else ""
 
     @property
@@ -173,7 +174,7 @@ class ValidityFigure(base.ReportFigure):
     def help(self) -> str:
         """Instructions for reading the figure."""
         text = "One row is one validity rule, one place in it one trial. ✕: not counted; amber: doubt, counted;"
-        text += " grey: note. An empty row was checked and clean."
+        text += " grey: note. An empty row: no sign of it."
         return text + (" What is hatched could not be checked." if any(r.unchecked for r in self.results) else "")
 
     @property
