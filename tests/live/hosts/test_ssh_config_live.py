@@ -152,6 +152,6 @@ def test_ssh_config_match_exec_never_runs_text_of_the_hosts_file(tmp_path):
     assert (tmp_path / "seen").exists()  # it is asked with the names that are allowed
     file = tmp_path / "hosts.toml"
     file.write_text(f'[hosts.web]\nroles = ["web"]\nssh = "$(touch {tmp_path}/PWN)"\n')
-    with pytest.raises(StudyError, match=r"hosts\.web\.ssh: must match"):
+    with pytest.raises(StudyError, match=r"hosts\.web\.ssh: must be a host name"):
         read_hosts(file)
     assert not (tmp_path / "PWN").exists()

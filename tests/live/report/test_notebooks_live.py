@@ -107,6 +107,6 @@ def test_run_study_notebook_measures_nothing_by_default(tmp_path):
     cells = nbformat.read(tmp_path / "o.ipynb", as_version=4).cells
     text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
     assert "Nothing was executed" in text
-    assert re.search(r"trials +\d+ \(\d+ blocks of \d+\)", text)
+    assert re.search(r"trials +\d+ \(\d+ interleaved and \d+ plain blocks of \d+\)", text)
     assert re.search(r"detectable +[\d.]+\u00a0% with \d+ blocks", text)
     assert not (tmp_path / "data").exists()
