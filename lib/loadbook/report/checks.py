@@ -42,6 +42,7 @@ from loadbook.store.trial_record import SLICE_SERIES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.report.figures.latency import LatencyDistributionFigure
     from loadbook.request_logs.summary import ExceedanceCurve
 
 CHECK_TITLES = {
@@ -336,11 +337,16 @@ def _counted_trials(data: RunData) -> dict[str, str]:
     return dict(zip(counted["trial"], counted["treatment"], strict=True))
 
 
-def distribution_details(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
-    """Return the figure of latency distributions in a part that opens on a click."""
+def distribution_figure(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> LatencyDistributionFigure:
+    """Return the figure of latency distributions."""
     from loadbook.report.figures.latency import LatencyDistributionFigure
 
-    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, curves))))
+    return LatencyDistributionFigure(analysis, curves)
+
+
+def distribution_details(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
+    """Return the figure of latency distributions in a part that opens on a click."""
+    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(distribution_figure(analysis, curves))))
 
 
 STATIONARITY_HEADERS = ("Trials", "Seconds", "Moved after 10 s", "p", "Rate, all of it", "Rate, settled", "Left out, s")

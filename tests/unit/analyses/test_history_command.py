@@ -98,8 +98,6 @@ def test_history_command_with_one_run_has_no_alarm(tmp_path, monkeypatch, capsys
     code, out, _ = history(monkeypatch, capsys, tmp_path, "--alarm")
     assert code == 0
     assert out.startswith(f"{STUDY}: 1 run, and no history yet: an alarm needs ") and out.count("\n") == 1
-    assert "4 more runs will do" in out
-    assert "An alarm needs 5 runs that count" in out
 
 
 @pytest.mark.parametrize(
