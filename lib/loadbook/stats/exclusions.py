@@ -32,8 +32,9 @@ def with_causes(data: RunTables) -> pd.DataFrame:
         trials = trials.assign(gates=gates)
     usable = (trials["status"] == "ok") & trials["valid"].astype(bool)
     rows = zip(trials["trial"], trials["gates"], trials["status"], strict=True)
-    causes = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
-    return trials.assign(cause=[None if used else cause for used, cause in zip(usable, causes, strict=True)])
+    known = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
+    causes: Any = [None if used else cause for used, cause in zip(usable, known, strict=True)]
+    return trials.assign(cause=causes)
 
 
 def _messages(problems: pd.DataFrame | None) -> dict[str, dict[str, str]]:

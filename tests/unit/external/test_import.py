@@ -491,7 +491,7 @@ def test_page_of_one_pair_opens_with_table_and_distribution_instead_of_an_empty_
     page = effects_page(imported(layout, jtl_pair(tmp_path)).study.name)
     shown = BeautifulSoup(page.effects().html, "html.parser").find_all(["table", "img"])
     assert [part.name for part in shown] == ["table", "img"]
-    assert shown[1]["alt"].startswith("Distribution of the latency of all requests together.")
+    assert str(shown[1]["alt"]).startswith("Distribution of the latency of all requests together.")
     assert tails.DISTRIBUTION_TITLE not in page.latency().html
     doubts = page.doubts().text
     assert doubts.count("not checked:") == 0 and "rules could not be checked: " in doubts

@@ -117,10 +117,11 @@ class EffectsPage(Page):
         from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 
         figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
-        if not any(row.is_compared for row in self.analysis.rows):
-            figures = HtmlOnly(Picture(tails.distribution_figure(self.analysis, self.curves))) if self.curves else None
-            return Block(self.effects_table(), figures, verdicts.verdict_list(verdicts.verdict_lines(self.analysis)))
         lines = verdicts.verdict_list(verdicts.verdict_lines(self.analysis))
+        if not any(row.is_compared for row in self.analysis.rows):
+            curves = self.latency_curves
+            picture = HtmlOnly(Picture(tails.distribution_figure(self.analysis, curves))) if curves else None
+            return Block(self.effects_table(), picture, lines)
         return Block(HtmlOnly(Picture(figure(self.analysis))), lines, self.effects_table())
 
     def effects_table(self) -> Table:
@@ -160,17 +161,18 @@ class EffectsPage(Page):
             if self.data.study.execution == "interleaved":
                 return Block(note(f"{tools}: no percentiles, as {tails.PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"))
             return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
-        is_compared = any(row.is_compared for row in self.analysis.rows)  # else the figure is at the top
+        is_compared = any(row.is_compared for row in self.analysis.rows)
+        curves = self.latency_curves if is_compared else {}  # else their figure is at the top
         return Block(
             Picture(self.latency_figure),
             note(self._tail_note()),
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
-            tails.distribution_details(self.analysis, self.curves) if self.curves and is_compared else None,
+            tails.distribution_details(self.analysis, curves) if curves else None,
             *own,
         )
 
     @cached_property
-    def curves(self) -> dict[str, ExceedanceCurve]:
+    def latency_curves(self) -> dict[str, ExceedanceCurve]:
         """Treatment -> latency distribution of all its requests; empty without request logs."""
         return tails.treatment_curves(self.data)
 
