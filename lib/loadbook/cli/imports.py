@@ -143,14 +143,14 @@ def _print_import(checked: CheckedImport) -> None:
     names = ", ".join(map(study.label, plan.treatments))
     blocks = f"{pluralize(plan.blocks, 'block')} of {names}" + f"; {missing} missing" * bool(missing)
     margin = format_percent(study.margin, signed=False)
-    timed = all(report.condition.started is not None for _, report in checked.pairs)
+    order = "not known: neither the file nor every output gives times"
+    if checked.timed:
+        order = "by the times given" if checked.times_given else "by the times in the outputs"
     terminal.echo(f"{study.name}: {study.question}")
     terminal.echo(f"outputs   {len(checked.pairs)} of {tools}: {blocks}")
     terminal.echo(f"decides   {study.metric} against {study.label(study.baseline)}, margin {margin}")
     terminal.echo(f"blocks    {checked.blocks_text}")
-    terminal.echo(
-        f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}"
-    )
+    terminal.echo(f"order     {order}")
 
 
 def _import_record(checked: CheckedImport, before: str | None) -> dict[str, Any]:

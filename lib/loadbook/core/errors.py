@@ -138,6 +138,10 @@ class ToolError(LoadbookError):
     exit_code = 2
 
 
+class OtherProgram(str):
+    """Reason of a ParseError for an output in which nothing looks like the tool's: it is that of another program."""
+
+
 class ParseError(LoadbookError):
     """A tool's output cannot be read; names tool, file and line (1-based; 0 for the file as a whole)."""
 
@@ -150,8 +154,8 @@ class ParseError(LoadbookError):
 
     @property
     def is_of_another_program(self) -> bool:
-        """Whether nothing in the output looks like the tool's: the reasons of all parsers begin with the same words."""
-        return self.reason.startswith("no report of ")
+        """Whether nothing in the output looks like the tool's."""
+        return isinstance(self.reason, OtherProgram)
 
 
 class DataError(LoadbookError):

@@ -54,6 +54,21 @@ class ToolReport:
         return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
 
 
+def with_times_of_outputs(reports: Sequence[ToolReport]) -> list[ToolReport]:
+    """Return the reports with the times of their requests as start and duration, if every output has these times.
+
+    They stay unchanged if every row of the CSV file gives a start.
+    """
+    spans = [report.parsed.span if report.parsed else None for report in reports]
+    if None in spans or all(report.condition.started is not None for report in reports):
+        return list(reports)
+    timed = []
+    for report, (start, end) in zip(reports, filter(None, spans), strict=True):
+        condition = replace(report.condition, started=start, duration=end - start)
+        timed.append(replace(report, source=replace(report.source, condition=condition)))
+    return timed
+
+
 def read_reports(
     sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
 ) -> tuple[list[ToolReport], list[ImportProblem]]:

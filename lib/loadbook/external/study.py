@@ -26,7 +26,7 @@ from loadbook.execution.select import new_run_id
 from loadbook.execution.studies import study_file
 from loadbook.external import outputs
 from loadbook.external.outputs import Condition, ImportProblem
-from loadbook.external.reports import ToolReport, read_reports
+from loadbook.external.reports import ToolReport, read_reports, with_times_of_outputs
 from loadbook.ingestion.trial_rows import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
@@ -254,7 +254,10 @@ def ignore_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class CheckedImport:
-    """Checked outputs: the study, its plan, the pairs of planned trial and report, and notes for the user."""
+    """Checked outputs: the study, its plan, the pairs of planned trial and report, and notes for the user.
+
+    `times_given`: every row of the CSV file has a start; else starts are those in the outputs, if all have them.
+    """
 
     folder: Path
     conditions: Path
@@ -262,6 +265,12 @@ class CheckedImport:
     plan: Plan
     pairs: tuple[PlannedOutput, ...]
     notes: tuple[str, ...]
+    times_given: bool
+
+    @property
+    def timed(self) -> bool:
+        """Whether the start of every trial is known, by the CSV file or by the outputs."""
+        return all(report.condition.started is not None for _, report in self.pairs)
 
     @property
     def name(self) -> str:
@@ -379,7 +388,11 @@ def _run_record(run: str, checked: CheckedImport) -> RunRecord:
         resumed=0,
         provenance="imported",
         imported=ImportSource(
-            at=now, timed=timed, folder=_printable(checked.folder.name), conditions=_printable(checked.conditions.name)
+            at=now,
+            timed=timed,
+            times_given=checked.times_given,
+            folder=_printable(checked.folder.name),
+            conditions=_printable(checked.conditions.name),
         ),
     )
 
@@ -428,6 +441,8 @@ def read_import(
     ]
     if problems:
         raise outputs.import_error(conditions, problems)
+    all_given = all(condition.started is not None for condition in conditions_read)
+    reports = with_times_of_outputs(reports)
     text = study_text(options, reports)
     with tempfile.TemporaryDirectory() as scratch:  # read like any study file
         file = Path(scratch) / "study.toml"
@@ -437,7 +452,8 @@ def read_import(
         except StudyError as error:
             raise StudyError(f"the study made from {conditions}", error.problems) from error
     plan, pairs = import_plan(study, reports)
-    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
+    notes = tuple(_import_notes(reports))
+    return CheckedImport(folder, conditions, text, plan, tuple(pairs), notes, times_given=all_given)
 
 
 def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from loadbook.core.units import (
     pluralize,
     utc_text,
 )
-from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
+from loadbook.core.validity_rules import EVALUATED_RULES, lower_first, rule_advice, rule_title
 from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
 from loadbook.services.check import version_defaults
@@ -201,7 +201,8 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     """Return the sources of the page as (name, value) pairs: study, run, seed, loadbook version, check of raw data."""
     run, began = data.run_record, f"started {started_text(data)}"
     if source := run.imported:
-        began = f"{began} by {source['conditions']}" if source["timed"] else "start not known"
+        by = source["conditions"] if source.get("times_given", True) else "the times in the outputs"
+        began = f"{began} by {by}" if source["timed"] else "start not known"
         began = f"imported {utc_text(source['at'])} UTC from {source['folder']}, {began}"
     revision = run.git_revision[:12] if run.git_revision else "not known"
     revision += " (with changes)" if run.git_dirty else ""
@@ -326,10 +327,14 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
     """Return doubts as a list, each with its number of trials; links to the doubts lead to this box."""
     if not messages:
         return Division(Paragraph("No rule raised a doubt, and every rule could be checked."), anchor="doubts")
-    trials = [
-        None if m.level == "unchecked" or not m.trials else f" ({pluralize(m.trials, 'trial')})" for m in messages
-    ]
-    items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(messages, trials, strict=True)]
+    unchecked = [m for m in messages if m.level == "unchecked"]
+    shown = [m for m in messages if m.level != "unchecked" or len(unchecked) == 1]
+    counts = [None if m.level == "unchecked" or not m.trials else f" ({pluralize(m.trials, 'trial')})" for m in shown]
+    items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(shown, counts, strict=True)]
+    if len(unchecked) > 1:
+        titles = ", ".join(lower_first(m.title) for m in unchecked)
+        text = f": {titles}. The figure of validity rules has the reasons."
+        items.append(Group(Strong(f"{len(unchecked)} rules could not be checked"), text))
     return Division(lines_list(items), anchor="doubts")
 
 

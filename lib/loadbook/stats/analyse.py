@@ -18,7 +18,7 @@ from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.validity_rules import ExclusionCause
 from loadbook.stats import diagnostics, results
 from loadbook.stats import errors as error_counts
-from loadbook.stats.comparability import BASELINE_TEXT, ArmTrials, arms_of, invalid_reason, usable_mask
+from loadbook.stats.comparability import BASELINE_TEXT, ArmTrials, arms_of, invalid_reason, rate_moving, usable_mask
 from loadbook.stats.compare import (
     NO_BEST_ARM,
     BestArm,
@@ -29,9 +29,9 @@ from loadbook.stats.compare import (
     find_best_arm,
 )
 from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.exclusions import exclusion_text, with_causes
+from loadbook.stats.exclusions import exclusion_text, unfinished_text, with_causes
 from loadbook.stats.sequential import compute_stopping_state
-from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
+from loadbook.stats.steady_state import SETTLED, settled_rates
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import (
     aa_half_width_limit,
@@ -41,7 +41,6 @@ from loadbook.stats.verdict import (
     decide_verdict,
     limit_to_resolution,
 )
-from loadbook.store.ledger import next_block_text
 from loadbook.store.tables import (
     RunData,
     RunTables,
@@ -118,7 +117,7 @@ def resolve_spec(
     short = diagnostics.short_tails(data, values["trial"], metric_name, statistic_name)
     values["value"] = values["value"].mask(short)
     every_trial = with_causes(data).assign(
-        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_rate_moving(data)
+        at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=rate_moving(data)
     )
     trials = trials_telling(every_trial, metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
@@ -167,14 +166,6 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
         level=spec.level,
     )
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
-
-
-def _rate_moving(data: RunTables) -> pd.Series:
-    """Return, per trial, whether the rate of its treatment has a trend within trials; NaN if unknown."""
-    usable = data.trials[usable_mask(data.trials)]
-    treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
-    trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
-    return data.trials["treatment"].map({name: trend.moving for name, trend in trends.items() if trend is not None})
 
 
 def analyse(
@@ -236,7 +227,7 @@ def analyse(
         hypothesis=spec.hypothesis,
         driver_saturated_share=_saturated_share(data),
         limited=limited,
-        unfinished=_unfinished_text(data),
+        unfinished=unfinished_text(data),
         exclusions=_exclusions(spec),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
@@ -447,15 +438,6 @@ def _exclusions(spec: AnalysisSpec) -> results.Exclusions | None:
     if not causes:
         return None
     return results.Exclusions(exclusion_text(causes), causes.most_common(1)[0][0].remedy)
-
-
-def _unfinished_text(data: RunTables) -> str:
-    """Return how far the run is, and the command that goes on, if it is not finished; else ""."""
-    record = data.run_record
-    if record is None or record.is_finished or not data.plan.get("trials"):
-        return ""
-    done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
-    return f"interrupted at {next_block_text(data.plan, done)}; `{record.run_command}` goes on"
 
 
 def _saturated_share(data: RunTables) -> float | None:

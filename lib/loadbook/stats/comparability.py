@@ -16,6 +16,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.validity_rules import ExclusionCause
 from loadbook.stats.compare import insufficient_blocks
 from loadbook.stats.exclusions import exclusion_text
+from loadbook.stats.steady_state import rate_trends
+from loadbook.store.tables import RunTables
 
 if TYPE_CHECKING:
     from loadbook.stats import results
@@ -111,6 +113,14 @@ def arms_of(trials: pd.DataFrame, treatments: Iterable[str]) -> dict[str, ArmTri
 def usable_mask(trials: pd.DataFrame) -> pd.Series:
     """Return, per trial, whether comparisons may use it: status ok, not excluded by a validity rule."""
     return (trials["status"] == "ok") & trials["valid"].astype(bool)
+
+
+def rate_moving(data: RunTables) -> pd.Series:
+    """Return, per trial, whether the rate of its treatment has a trend within trials; NaN if unknown."""
+    usable = data.trials[usable_mask(data.trials)]
+    treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
+    trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
+    return data.trials["treatment"].map({name: trend.moving for name, trend in trends.items() if trend is not None})
 
 
 def invalid_reason(

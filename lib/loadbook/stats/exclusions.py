@@ -1,4 +1,4 @@
-"""Causes of trials that do not count, in plain words, and how many more blocks a comparison needs because of them."""
+"""Causes of trials that do not count, in plain words, and what a run lacks because of them or as it is not finished."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import ExclusionCause, exclusion_cause, status_cause
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS
+from loadbook.store.ledger import next_block_text
 from loadbook.store.tables import RunTables
 
 if TYPE_CHECKING:
@@ -64,3 +65,12 @@ def blocks_missing(complete: int, incomplete: int) -> int:
     """Return how many more complete blocks make enough of them complete for a comparison."""
     total = math.ceil(incomplete / MAX_INCOMPLETE_SHARE - 1e-9)
     return max(0, MIN_BLOCKS - complete, total - complete - incomplete)
+
+
+def unfinished_text(data: RunTables) -> str:
+    """Return how far the run is, and the command that goes on, if it is not finished; else ""."""
+    record = data.run_record
+    if record is None or record.is_finished or not data.plan.get("trials"):
+        return ""
+    done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
+    return f"interrupted at {next_block_text(data.plan, done)}; `{record.run_command}` goes on"

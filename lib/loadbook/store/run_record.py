@@ -48,13 +48,15 @@ class RecordedPrices(TypedDict, total=False):
 class ImportSource(TypedDict, total=False):
     """Origin of an imported run: names of the folder and of the file of conditions, time of the import.
 
-    `timed` is true if the times of its trials are known.
+    `timed` is true if the times of its trials are known, `times_given` if the file of conditions has them all; else
+    they are those in the outputs.
     """
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
     at: float
     timed: bool
+    times_given: bool
     folder: str
     conditions: str
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from loadbook.core.errors import OtherProgram
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
@@ -121,7 +122,7 @@ class _Report(JsonReport):
     def _check(self) -> None:
         """Raise ParseError if counts contradict each other."""
         if any(name.startswith(("socketio.", "websocket.", "browser.")) for name in self.counters) and not self.sent:
-            raise self.refused("no report of HTTP: loadbook reads those of Artillery's HTTP engine")
+            raise self.refused(OtherProgram("no report of HTTP: loadbook reads those of Artillery's HTTP engine"))
         if self.unanswered < 0:
             raise self.refused(f"{self.answered} responses by status of {self.sent} requests")
         responses = self._counter("http.responses")

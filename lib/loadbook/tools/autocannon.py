@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import ToolError
+from loadbook.core.errors import OtherProgram, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -169,7 +169,7 @@ class _Report(JsonReport):
         except ValueError:
             raise self.refused("report is not complete: its JSON ends early or is broken") from None
         if not isinstance(report, dict) or "latency" not in report or "requests" not in report:
-            raise self.refused("no report of autocannon in it: JSON without 'latency' or 'requests'")
+            raise self.refused(OtherProgram("no report of autocannon in it: JSON without 'latency' or 'requests'"))
         return report
 
     def _missing_reason(self, lines: Sequence[str]) -> str:

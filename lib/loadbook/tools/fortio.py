@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from loadbook.core.errors import OtherProgram
 from loadbook.core.go_programs import duration_s
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
@@ -101,7 +102,9 @@ class _Report(JsonReport):
         if report is None:
             raise self.refused(self._missing_reason())
         if not isinstance(report, dict) or report.get("RunType") != "HTTP":
-            raise self.refused("no report of HTTP: loadbook reads those of `fortio load` for http:// and https://")
+            raise self.refused(
+                OtherProgram("no report of HTTP: loadbook reads those of `fortio load` for http:// and https://")
+            )
         return report
 
     def _missing_reason(self) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from loadbook.core import units
-from loadbook.core.errors import ParseError
+from loadbook.core.errors import OtherProgram, ParseError
 from loadbook.core.go_programs import FAILURE_PATTERNS, duration_s, number_option, option
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
@@ -128,7 +128,7 @@ class _Report:
             reason = f"hey printed its usage: an argument was wrong{line_patterns.exit_text(self.output)}"
             raise ParseError("hey", "stdout", 0, reason + line_patterns.stderr_text(self.output))
         if is_text_report(lines):  # its first line is as hey's
-            raise ParseError("hey", "stdout", 0, "no report of hey but one of oha")
+            raise ParseError("hey", "stdout", 0, OtherProgram("no report of hey but one of oha"))
         line_patterns.require_report("hey", self.output, lines, r"Summary:", r"Status code distribution:")
 
     def _table(

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.units import pluralize
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, request_rows
@@ -200,7 +200,7 @@ def _missing_results_reason(output: ToolOutput) -> str:
     if any(_BANNER.search(line) for line in lines[:12]):
         return f"JMeter printed its usage or its version, and there is no file with results{code}"
     encoding = line_patterns.utf_16_text(output.stdout)
-    return f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}"
+    return OtherProgram(f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}")
 
 
 def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:

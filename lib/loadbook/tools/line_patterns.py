@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from loadbook.core import units
-from loadbook.core.errors import ParseError
+from loadbook.core.errors import OtherProgram, ParseError
 from loadbook.tools.base import ToolOutput
 
 # EADDRNOTAVAIL as the C library and as httperf report it
@@ -159,6 +159,7 @@ def read_report(
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
     """Raise ParseError with the probable reason unless some lines match the regular expressions `begins` and `ends`."""
+    kind: type[str] = str
     if any(re.match(begins, line) for line in text):
         if any(re.match(ends, line) for line in text):
             return
@@ -169,15 +170,17 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
         problem = "the report is indented: remove the blanks before its lines"
     elif any(re.match(ends, line) for line in text):
         first_words = re.split(r"[\\(\[|]|\.\*", begins, maxsplit=1)[0]
+        kind = OtherProgram
         problem = f"no report of {tool} in it, or its first lines are missing: none begins {first_words!r}"
     elif any(line.startswith("Usage:") for line in text):
         problem = "the tool printed its usage: an argument was wrong"
     else:
+        kind = OtherProgram
         problem = f"no report of {tool} in it; it begins {next(line for line in text if line)[:60]!r}"
     stderr_lines = [line for line in clean_lines(output.stderr[:10_000]) if line and "FD_SETSIZE" not in line]
     code = exit_text(output)
     stderr = f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
-    raise ParseError(tool, "stdout", 0, problem + _binary_garbage_text(output.stdout) + code + stderr)
+    raise ParseError(tool, "stdout", 0, kind(problem + _binary_garbage_text(output.stdout) + code + stderr))
 
 
 def exit_text(output: ToolOutput) -> str:
@@ -195,7 +198,8 @@ def other_output_text(tool: str, output: ToolOutput) -> str:
     """Return the reason why an output that is not empty has no report of a tool: it is that of another program."""
     first = next((line for line in clean_lines(output.stdout) if line), "")
     circumstances = utf_16_text(output.stdout) + exit_text(output)
-    return f"no report of {tool} in it{circumstances}; it begins {first[:60]!r}{stderr_text(output)}"
+    text = f"no report of {tool} in it{circumstances}; it begins {first[:60]!r}{stderr_text(output)}"
+    return OtherProgram(text)
 
 
 def utf_16_text(data: bytes) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
@@ -161,12 +161,14 @@ def _entries(file: str, text: str) -> list[dict[str, Any]]:
     except ValueError:
         raise ParseError("locust", file, 1, "report is not complete: its JSON ends early or is broken") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ParseError("locust", file, 1, "no report of locust in it: JSON that is no list of names")
+        raise ParseError("locust", file, 1, OtherProgram("no report of locust in it: JSON that is no list of names"))
     for entry in entries:
         times, name = entry.get("response_times"), str(entry.get("name"))[:60]
         numbers = [entry.get(key) for key in ENTRY_KEYS]
         if not isinstance(times, dict) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise ParseError("locust", file, 1, f"no report of locust in it, or a count of {name!r} is missing")
+            raise ParseError(
+                "locust", file, 1, OtherProgram(f"no report of locust in it, or a count of {name!r} is missing")
+            )
         if not all(re.fullmatch(r"\d{1,9}(\.\d+)?", key) and type(n) is int for key, n in times.items()):
             raise ParseError("locust", file, 1, f"a time of {name!r} is no number")
         if sum(times.values()) != entry["num_requests"] - entry["num_none_requests"]:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from loadbook.core.errors import OtherProgram
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
@@ -186,7 +187,7 @@ class _Report(JsonReport):
         except ValueError:
             raise self.refused("report is not complete: its JSON ends early or is broken") from None
         if not isinstance(report, dict) or "summary" not in report:
-            raise self.refused("no report of oha in it: JSON without a 'summary'")
+            raise self.refused(OtherProgram("no report of oha in it: JSON without a 'summary'"))
         return report
 
     def _missing_reason(self, lines: Sequence[str]) -> str:

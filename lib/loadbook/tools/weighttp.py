@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -64,7 +64,8 @@ def read_json(lines: Sequence[str]) -> TextReport:
     """Return the JSON report of 0.5, from the line ``{`` to the last ``}``; lines that are not JSON are skipped."""
     first = lines.index("{")
     if not any('"reqs_per_sec"' in line for line in lines[first:]):
-        raise ParseError("weighttp", "stdout", first + 1, "no report of weighttp in it: JSON without reqs_per_sec")
+        reason = OtherProgram("no report of weighttp in it: JSON without reqs_per_sec")
+        raise ParseError("weighttp", "stdout", first + 1, reason)
     block = [(n, line) for n, line in enumerate(lines[first:], first + 1) if _JSON_LINE.fullmatch(line)]
     try:
         joined = re.sub(r": *(-?nan)", r': "\1"', "\n".join(line for _, line in block))

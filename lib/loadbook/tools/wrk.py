@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
@@ -100,7 +100,7 @@ def is_wrk2(lines: list[str]) -> bool:
 def require_report(tool: str, output: ToolOutput, lines: Sequence[str]) -> None:
     """Raise ParseError with the probable reason unless there is a report as wrk and wrk2 print it."""
     if has_table(lines):  # its first line is as wrk's
-        raise ParseError(tool, "stdout", 0, f"no report of {tool} but one of autocannon")
+        raise ParseError(tool, "stdout", 0, OtherProgram(f"no report of {tool} but one of autocannon"))
     line_patterns.require_report(tool, output, lines, "Running ", "Transfer/sec:")
 
 
@@ -247,7 +247,7 @@ class Wrk(base.Tool):
         lines = line_patterns.clean_lines(output.stdout)
         require_report(self.name, output, lines)
         if is_wrk2(lines):
-            raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
+            raise ParseError(self.name, "stdout", 0, OtherProgram("no report of wrk but one of wrk2, another tool"))
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         exact = None
         if SCRIPT_NAME in output.argv or BLOCK_BEGIN in lines or BLOCK_END in lines:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.units import COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, wrk
@@ -184,7 +184,8 @@ class Wrk2(base.Tool):
         lines = line_patterns.clean_lines(output.stdout)
         wrk.require_report(self.name, output, lines)
         if not wrk.is_wrk2(lines):
-            raise ParseError(self.name, "stdout", 0, "no report of wrk2: no calibration, no HdrHistogram; wrk's own?")
+            reason = OtherProgram("no report of wrk2: no calibration, no HdrHistogram; wrk's own?")
+            raise ParseError(self.name, "stdout", 0, reason)
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         blocks = _read_blocks(report, lines)
         _check_report(report, blocks, output)

@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from bs4 import BeautifulSoup
 
 from import_files import BY_HAND, capture, folder, project, rows, write
 from loadbook.analyses.effects.page import effects_page
@@ -19,6 +20,7 @@ from loadbook.external.study import (
     write_import,
 )
 from loadbook.ingestion.ingest import ingest
+from loadbook.report.sections import provenance_pairs
 from loadbook.stats.analyse import analyse
 from loadbook.store import trial_record
 from loadbook.store.ledger import is_run_complete, read_ledger, trial_states
@@ -446,3 +448,49 @@ def test_import_reads_a_jmeter_results_file_alone_or_in_a_folder(layout, tmp_pat
     record = trial_record.read_trial(data.paths.trial("t0001"))
     assert record.drivers[0].files == {"a.jtl": "driver-a.jtl"} and record.files["stdout-driver"].size == 0
     assert set(data.trials["tool"]) == {"jmeter"} and (data.values("ok", "count")["value"] == 50).all()
+
+
+HEAD = "timeStamp,elapsed,label,responseCode,success,bytes,Latency,Connect\n"
+FIRST_MS = 1_700_000_000_000
+
+
+def jtl_pair(root, **columns):
+    """Return a folder with a JTL of 50 requests in 5 s for "plain", and a slower one for "b" that ran before it."""
+    there = root / "jmeter"
+    there.mkdir()
+    said = []
+    for name, began_ms, elapsed in (("plain", FIRST_MS + 60_000, 5), ("b", FIRST_MS, 7)):
+        lines = (f"{began_ms + 100 * i},{elapsed},home,200,true,300,2,1\n" for i in range(50))
+        (there / f"{name}.jtl").write_text(HEAD + "".join(lines))
+        said.append({"file": f"{name}.jtl", "treatment": name, "block": 1} | columns)
+    write(there, said)
+    return there
+
+
+def test_order_of_imported_outputs_is_by_their_own_times_if_the_rows_give_none(layout, tmp_path):
+    data = imported(layout, jtl_pair(tmp_path))
+    assert list(data.trials["treatment"]) == ["b", "plain"]
+    assert list(data.trials["started"]) == [FIRST_MS / 1000, FIRST_MS / 1000 + 60]
+    source = data.run_record.imported
+    assert (source["timed"], source["times_given"]) == (True, False)
+    assert "by the times in the outputs" in dict(provenance_pairs(data))["run"]
+
+
+def test_times_in_rows_are_preferred_to_those_in_outputs(layout, tmp_path):
+    there = jtl_pair(tmp_path)
+    write(there, [row | {"started": 1_700_000_000 + k} for k, row in enumerate(rows(there))])
+    data = imported(layout, there)
+    assert list(data.trials["treatment"]) == ["plain", "b"]
+    assert data.run_record.imported["times_given"]
+    assert "by conditions.csv" in dict(provenance_pairs(data))["run"]
+
+
+def test_page_of_one_pair_opens_with_table_and_distribution_instead_of_an_empty_figure(layout, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    page = effects_page(imported(layout, jtl_pair(tmp_path)).study.name)
+    shown = BeautifulSoup(page.effects().html, "html.parser").find_all(["table", "img"])
+    assert [part.name for part in shown] == ["table", "img"]
+    assert str(shown[1]["alt"]).startswith("Latency by percentile.")
+    assert "put together for the picture" not in page.latency().html
+    doubts = page.doubts().text
+    assert doubts.count("not checked:") == 0 and "rules could not be checked: " in doubts

@@ -118,7 +118,15 @@ class EffectsPage(Page):
 
         figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
         lines = verdicts.verdict_list(verdicts.verdict_lines(self.analysis))
+        if not self._is_compared:
+            shown = self.distribution_figure
+            picture = HtmlOnly(Picture(shown)) if shown.profiles else None
+            return Block(self.effects_table(), picture, lines)
         return Block(HtmlOnly(Picture(figure(self.analysis))), lines, self.effects_table())
+
+    @property
+    def _is_compared(self) -> bool:
+        return any(row.is_compared for row in self.analysis.rows)
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot."""
@@ -161,7 +169,8 @@ class EffectsPage(Page):
             Picture(self.latency_figure),
             note(self._tail_note()),
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
-            Picture(self.distribution_figure) if self.distribution_figure.profiles else None,
+            # of a page without comparison it is at the top
+            Picture(self.distribution_figure) if self._is_compared and self.distribution_figure.profiles else None,
             *own,
         )
 
