@@ -72,8 +72,9 @@ def test_report_of_an_import_names_its_source_in_the_second_line(call):
 
 def test_report_of_an_import_marks_rules_without_evidence_as_not_checked(call):
     said = effects_page("by-hand").doubts().text.splitlines()
-    assert "- Configuration not live: not checked: no service was recorded" in said
-    assert "- Conditions changed during the run: not checked: no facts of any host were recorded" in said
+    (line,) = [line for line in said if "13 rules could not be checked: " in line]
+    assert "configuration not live" in line and "conditions changed during the run" in line
+    assert "figure of validity rules has the reasons" in line
     assert not any("Order of trials" in line for line in said)
     setup = effects_page("by-hand").setup()
     assert "No facts of any host were recorded." in setup.html and "unbuffered" in setup.text
@@ -81,5 +82,9 @@ def test_report_of_an_import_marks_rules_without_evidence_as_not_checked(call):
 
 def test_quality_page_of_an_import_is_rendered(call):
     page = quality_page("by-hand")
-    assert page.answer().text.startswith("18 of 18 trials count; A/A arm not judged")
+    assert page.answer().text.startswith("18 of 18 trials count; A/A arm missing, control missing.")
     assert "18 trials" in page.which_count().text and "plain" in page.noise().text
+
+
+def test_reasons_of_unchecked_rules_of_an_import_are_beside_the_figure_of_rules(call):
+    assert "no service was recorded" in effects_page("by-hand").which_count().html
