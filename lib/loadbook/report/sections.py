@@ -30,7 +30,19 @@ from loadbook.core.units import (
 )
 from loadbook.core.validity_rules import EVALUATED_RULES, lower_first, rule_advice, rule_title
 from loadbook.report.blocks import Block, lines_list
-from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
+from loadbook.report.nodes import (
+    DASH,
+    Column,
+    Content,
+    Details,
+    Division,
+    Group,
+    HtmlOnly,
+    Paragraph,
+    Picture,
+    Strong,
+    Table,
+)
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.stats.exclusions import with_causes
@@ -333,8 +345,11 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
     items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(shown, counts, strict=True)]
     if len(unchecked) > 1:
         titles = ", ".join(lower_first(m.title) for m in unchecked)
-        text = f": {titles}. The figure of validity rules has the reasons."
-        items.append(Group(Strong(f"{len(unchecked)} rules could not be checked"), text))
+        items.append(Group(Strong(f"{len(unchecked)} rules could not be checked"), f": {titles}."))
+        reasons = [Group(Strong(m.title), f": {m.text}") for m in unchecked]
+        return Division(
+            lines_list(items), Details("Why they could not be checked", lines_list(reasons)), anchor="doubts"
+        )
     return Division(lines_list(items), anchor="doubts")
 
 
