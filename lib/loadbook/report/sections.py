@@ -348,7 +348,7 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
         items.append(Group(Strong(f"{len(unchecked)} rules could not be checked"), f": {titles}."))
         reasons = [Group(Strong(m.title), f": {m.text}") for m in unchecked]
         return Division(
-            lines_list(items), Details("Why they could not be checked", lines_list(reasons)), anchor="doubts"
+            lines_list(items), HtmlOnly(Details("Why they could not be checked", lines_list(reasons))), anchor="doubts"
         )
     return Division(lines_list(items), anchor="doubts")
 
