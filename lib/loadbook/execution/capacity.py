@@ -29,7 +29,7 @@ from loadbook.ingestion.capacity import capacity_of
 from loadbook.stats.capacity import MOST_MARGIN
 from loadbook.stats.objective import LEAST_ACHIEVED
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
-from loadbook.study.capacity import CapacityObjective
+from loadbook.study.capacity import CapacityObjective, offered_requests
 from loadbook.study.rate_search import (
     MAX_FAILED_BLOCKS,
     Bracket,
@@ -223,24 +223,24 @@ class CapacityBlock:
         begin = f"{arm.planned.trial}  {arm.planned.treatment}: {probe.rate_per_s:,g}/s"
         if not probe.counts:
             return f"{begin} does not count: {probe.status}: {probe.reason}"
-        return f"{begin} {self._outcome_text(probe)}"
+        return f"{begin} {self._outcome_text(arm, probe)}"
 
-    def _outcome_text(self, probe: ProbeRecord) -> str:
+    def _outcome_text(self, arm: SearchedArm, probe: ProbeRecord) -> str:
         """Return a text on how a probe ended."""
         if probe.missed == "server":
             return f"missed the objective: {probe.reason}"
         if probe.missed == "errors":
             return "missed the objective: too many errors"
         if probe.missed == "rate":
-            return f"missed the objective: {self._answers_text(probe)}"
+            return f"missed the objective: {self._answers_text(arm, probe)}"
         took_ms, limit_ms = 1000 * self.objective.time_s(probe.margin or 0.0), 1000 * self.objective.within_s
         verb = "met" if probe.missed is None else "missed"
         return f"{verb} the objective: {self.objective.share_text} within {took_ms:.3g} ms of {limit_ms:g} ms"
 
-    def _answers_text(self, probe: ProbeRecord) -> str:
+    def _answers_text(self, arm: SearchedArm, probe: ProbeRecord) -> str:
         """Return a text on a probe with too few answers: how many of how many that were offered came in time."""
-        load = next(arm.workload for arm in self.attempts if any(own is probe for own in arm.capacity.probes))
-        offered = int(probe.rate_per_s * self.objective.probe_load(load, probe.rate_per_s).duration_s + 1e-6)
+        load = self.objective.probe_load(arm.workload, probe.rate_per_s)
+        offered = offered_requests(probe.rate_per_s, load.duration_s)
         in_time = round((probe.share_within or 0.0) * offered)
         least = format_percent(LEAST_ACHIEVED, decimals=0, signed=False)
         limits = f"within {1000 * self.objective.within_s:g} ms, and fewer than {least} at all"
@@ -251,7 +251,7 @@ class CapacityBlock:
         if exploration.passed is None:
             lowest = min((probe for probe in arm.capacity.probes if probe.counts), key=lambda probe: probe.rate_per_s)
             times = ", and times no longer fall with the rate" if exploration.is_flat else ""
-            even = f"even {lowest.rate_per_s:,g} requests/s {self._outcome_text(lowest)}{times}"
+            even = f"even {lowest.rate_per_s:,g} requests/s {self._outcome_text(arm, lowest)}{times}"
             return (
                 f"no rate meets the objective: {even}; "
                 "raise capacity.within_s, lower capacity.share, or begin lower (workload.rate_per_s); "

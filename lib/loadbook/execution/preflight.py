@@ -142,6 +142,11 @@ class Problem(NamedTuple):
     text: str
     hint: str = ""
 
+    @classmethod
+    def of(cls, error: LoadbookError) -> Problem:
+        """Return an error as a problem."""
+        return cls(error.message, error.hint or "")
+
 
 # a check returns the problems that it finds, or raises them as an error
 Check = Callable[[], Iterable[Problem] | None]
@@ -176,7 +181,7 @@ def _problems_of(check: Check) -> list[Problem]:
     except PreflightError as error:
         return [Problem(text) for text in error.problems]
     except LoadbookError as error:
-        return [Problem(error.message, error.hint or "")]
+        return [Problem.of(error)]
 
 
 def _refusal(problems: Sequence[Problem]) -> PreflightError:
@@ -280,7 +285,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[Problem
                 problems[digest] = _configuration_problem(instance)
             problem = problems[digest]
         except LoadbookError as error:
-            problem = Problem(error.message, error.hint or "")
+            problem = Problem.of(error)
         if problem:
             refused.setdefault(problem, []).append(deployment.treatment)
     for problem, names in refused.items():
@@ -295,7 +300,7 @@ def _configuration_problem(instance: Instance) -> Problem | None:
         finally:
             instance.stop()
     except LoadbookError as error:
-        return Problem(error.message, error.hint or "")
+        return Problem.of(error)
     return None
 
 

@@ -14,7 +14,7 @@ from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
 from loadbook.stats.capacity import capacity_from_margins
 from loadbook.stats.objective import Objective, Outcome
 from loadbook.store.trial_record import PROBE_SERIES, RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
-from loadbook.study.capacity import time_of_margin_s
+from loadbook.study.capacity import offered_requests, time_of_margin_s
 from loadbook.tools.base import Measurement, Sample
 
 SERVICE_TIME = "service_time"
@@ -70,7 +70,7 @@ def _totals(rows: TrialRows) -> dict[str, float]:
 def _offered(rows: TrialRows) -> int:
     """Return the number of requests that the rate asked for."""
     load = rows.record.workload
-    return max(1, math.floor(load["rate_per_s"] * load["duration_s"] + 1e-6))
+    return offered_requests(load["rate_per_s"], load["duration_s"])
 
 
 def _outcome(rows: TrialRows, capacity: CapacityRecord, metric: str, offered: int) -> Outcome | None:

@@ -38,15 +38,18 @@ HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
 HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
 
 
+def _host_resources(data: RunData) -> pd.DataFrame:
+    """Return the resource use over time of every host of a run (`stats.diagnostics.host_resources`)."""
+    return host_resources(data.traces, saturation.hosts_with_traces(data.traces, data.run_record.hosts))
+
+
 class TrialExplanation(Displayable):
     """How one trial differs from the others of its treatment; `frame` is a table of the host metrics compared."""
 
     def __init__(self, data: RunData, trial: str) -> None:
         comparisons.check_trials(data, [trial])
-        hosts = saturation.hosts_with_traces(data.traces, data.run_record.hosts)
-        samples, windows_s = host_resources(data.traces, hosts), measured_windows_s(data)
         self.trial, self._data = trial, data
-        self.frame = peer_comparison(samples, data.trials, trial, windows_s)
+        self.frame = peer_comparison(_host_resources(data), data.trials, trial, measured_windows_s(data))
 
     @property
     def sentences(self) -> list[str]:
@@ -252,9 +255,7 @@ class Run(Displayable):
         and block. The treatments of an interleaved block are up at once, so it has one row for all of them, without
         trial and treatment: merge by block. The CPU time of each treatment is then the metric "cpu_per_response".
         """
-        hosts = saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
-        used = host_resources(self.data.traces, hosts)
-        return resource_use(used, self.data.trials, measured_windows_s(self.data))
+        return resource_use(_host_resources(self.data), self.data.trials, measured_windows_s(self.data))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the `number` trials that are worst compared with the median of their treatment, the worst first.

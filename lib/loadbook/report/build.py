@@ -11,7 +11,7 @@ from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import pluralize
 from loadbook.report import html, notebooks, parameters
 from loadbook.store.atomic import is_study_locked
-from loadbook.store.ledger import next_block_text, read_current_plan, read_ledger, trial_states
+from loadbook.store.ledger import interrupted_text, next_block_text, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
 from loadbook.store.tables import TABLES, edited_tables
@@ -139,13 +139,13 @@ def _unfinished_state(layout: Layout, study: str, run: str) -> _UnfinishedState 
         if record.is_finished:
             return None
         done = {trial for trial, state in trial_states(entries).items() if state.final}
-        block = next_block_text(read_current_plan(paths), done)
+        plan = read_current_plan(paths)
     except DataError:
         return None
     resume = record.run_command
     if is_study_locked(layout.study_raw(study)):
-        return _UnfinishedState(f"still going on, at {block}", resume)
-    return _UnfinishedState(f"interrupted at {block}; `{resume}` goes on", resume)
+        return _UnfinishedState(f"still going on, at {next_block_text(plan, done)}", resume)
+    return _UnfinishedState(interrupted_text(plan, done, resume), resume)
 
 
 def build_report_at(

@@ -20,7 +20,7 @@ from scipy.stats import kendalltau, rankdata, theilslopes
 
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
-from loadbook.stats.saturation import finest_source_only
+from loadbook.stats.saturation import finest_source_only, within_windows
 from loadbook.store.tables import RunTables, values_by_trial
 
 MIN_PEERS = 3  # other trials of the treatment; with fewer, nothing is compared
@@ -101,8 +101,7 @@ def resource_use(resources: pd.DataFrame, trials: pd.DataFrame, windows_s: Mappi
     A row per trial, host and resource: block, trial, treatment, host, resource, unit, mean, max. The treatments of an
     interleaved block are up at once, so such a block has one row for all of them, without trial and treatment.
     """
-    ends = resources["trial"].map(dict(windows_s)).astype(float).fillna(np.inf)
-    measured = resources[(resources["t_s"] >= 0) & (resources["t_s"] <= ends)]
+    measured = within_windows(resources, windows_s)
     use = measured.groupby(["trial", "host", "resource", "unit"])["value"].agg(["mean", "max"]).reset_index()
     use = trials[["block", "trial", "treatment", "slot", "execution"]].merge(use, on="trial").sort_values("slot")
     shared = use["execution"] == "interleaved"
@@ -129,9 +128,8 @@ def peer_comparison(
     """
     treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
     others = trials[(trials["treatment"] == treatment) & (trials["trial"] != trial) & trials["valid"]]["trial"]
-    own = resources[resources["trial"].isin([trial, *others])]
-    ends = own["trial"].map(dict(windows_s)).astype(float).fillna(np.inf)
-    means = own[(own["t_s"] >= 0) & (own["t_s"] <= ends)].groupby(["host", "resource", "unit", "trial"])["value"].mean()
+    own = within_windows(resources[resources["trial"].isin([trial, *others])], windows_s)
+    means = own.groupby(["host", "resource", "unit", "trial"])["value"].mean()
     rows = []
     for key, values in means.groupby(level=["host", "resource", "unit"], sort=False):
         by_trial = values.droplevel([0, 1, 2])

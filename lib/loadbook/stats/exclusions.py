@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import ExclusionCause, exclusion_cause, status_cause
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS
-from loadbook.store.ledger import next_block_text
+from loadbook.store.ledger import interrupted_text
 from loadbook.store.tables import RunTables
 
 if TYPE_CHECKING:
@@ -73,4 +73,4 @@ def unfinished_text(data: RunTables) -> str:
     if record is None or record.is_finished or not data.plan.get("trials"):
         return ""
     done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
-    return f"interrupted at {next_block_text(data.plan, done)}; `{record.run_command}` goes on"
+    return interrupted_text(data.plan, done, record.run_command)

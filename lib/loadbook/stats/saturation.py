@@ -151,6 +151,15 @@ def link_capacities(hosts: HostRecords) -> dict[str, float]:
     return {alias: host["link_mbit"] * BYTES_PER_S_PER_MBIT for alias, host in hosts.items() if host.get("link_mbit")}
 
 
+def within_windows(samples: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
+    """Return the samples (trial, t_s) of the measurements.
+
+    `windows_s`: trial -> seconds of its measurement; that of another trial has no end.
+    """
+    ends = samples["trial"].map({str(k): v for k, v in windows_s.items()}).astype(float).fillna(np.inf)
+    return samples[(samples["t_s"] >= 0) & (samples["t_s"] <= ends)]
+
+
 def _samples_within_windows(traces: pd.DataFrame, trials: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
     """Return the samples within the measurement windows of valid trials, with their treatment.
 
@@ -159,8 +168,7 @@ def _samples_within_windows(traces: pd.DataFrame, trials: pd.DataFrame, windows_
     """
     treatments = trials[trials["valid"]].set_index("trial")["treatment"]
     samples = finest_source_only(traces[traces["trial"].isin(list(treatments.index)) & (traces["t_s"] >= 0)])
-    ends = samples["trial"].map({str(k): v for k, v in windows_s.items()}).astype(float).fillna(np.inf)
-    samples = samples[samples["t_s"] <= ends]
+    samples = within_windows(samples, windows_s)
     samples = samples.assign(treatment=samples["trial"].map(treatments.to_dict()))
     first, last = (samples.groupby(["trial", "host", "metric"])["t_s"].transform(f) for f in ("min", "max"))
     times = samples.groupby(["trial", "host", "metric"])["t_s"].transform("nunique")

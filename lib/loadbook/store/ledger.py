@@ -197,6 +197,11 @@ def next_block_text(plan: Mapping[str, Any], done: Container[str]) -> str:
     return f"block {next(todo, max(blocks))} of {max(blocks)}"
 
 
+def interrupted_text(plan: Mapping[str, Any], done: Container[str], command: str) -> str:
+    """Return how far an interrupted run is, and the command that goes on."""
+    return f"interrupted at {next_block_text(plan, done)}; `{command}` goes on"
+
+
 def is_run_complete(paths: RunPaths) -> bool:
     """Return whether a run is complete: all planned trials done, and facts of the hosts read again after them."""
     ends = [e["event"] for e in read_ledger(paths.ledger) if e["event"] in ("run-ended", "blocks-added")]

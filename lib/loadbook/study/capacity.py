@@ -148,6 +148,11 @@ def least_starts(certified_share: float, misses: int = 0) -> int:
     return next(starts for starts in itertools.count(1) if most_misses(certified_share, starts) >= misses)
 
 
+def offered_requests(rate_per_s: float, duration_s: float) -> int:
+    """Return the number of requests that a rate asks for in so many seconds, at least 1."""
+    return max(1, math.floor(rate_per_s * duration_s + 1e-6))
+
+
 def probe_rate(rate_per_s: float) -> float:
     """Return a rate that every load generator can be asked for: with four digits, and thousandths at most."""
     step = max(0.001, 10.0 ** (math.floor(math.log10(rate_per_s)) - RATE_DIGITS))
