@@ -17,18 +17,19 @@ from loadbook.store.paths import Layout
 pytestmark = [pytest.mark.timeout(300), NEEDS_VEGETA]
 
 
-def test_objective_that_nothing_meets_is_found_by_a_few_probes(lab: Lab, layout: Layout) -> None:
-    written(layout, within_s=0.015, start=100, blocks=2)
+def test_objective_that_nothing_meets_is_searched_in_two_blocks_only(lab: Lab, layout: Layout) -> None:
+    written(layout, within_s=0.015, start=100, blocks=3)
     run = run_study(layout, "sustained", lab.hosts_file)
     paths = layout.run("sustained", run)
     summary = ingest(paths)
     assert summary.valid == 0
     causes = " ".join(cause for cause, _ in summary.causes)
     assert "no rate meets the objective: even" in causes and "raise capacity.within_s" in causes
-    assert "not searched, as in an earlier block" in causes
-    first, second = records_of(paths)  # those of the second block have no files
-    assert all(record.capacity and len(record.capacity.probes) <= 8 for record in (first, second))
-    assert sorted(folder.name for folder in paths.failed.iterdir()) == ["t0003-attempt1", "t0004-attempt1"]
+    assert "not searched, as its exploration failed in 2 blocks before" in causes
+    searched = records_of(paths)  # those of the third block have no files
+    probes = [len(record.capacity.probes) if record.capacity else 0 for record in searched]
+    assert len(probes) == 4 and all(0 < count <= 8 for count in probes), probes
+    assert sorted(folder.name for folder in paths.failed.iterdir()) == ["t0005-attempt1", "t0006-attempt1"]
 
 
 @pytest.mark.parametrize(("tool", "blocks"), [("vegeta", 2), ("k6", 1)])
