@@ -95,7 +95,8 @@ class Verdict:
     A margin of 0 means that none was declared. `decimals` is common to all percentages of an analysis; None derives it
     from the interval. `one_sided_bounds` are the worst and best effect of a non-inferiority test (each one-sided at the
     level of the comparison); None for a two-sided test. `resolution` (ratio) is set if the verdict is undecided only
-    because the run cannot tell such small differences (`verdict.limit_to_resolution`).
+    because the run cannot tell such small differences (`verdict.limit_to_resolution`). An undecided verdict has no
+    `forecast` if the A/A arm limits the run: that arm has one.
     """
 
     kind: VerdictKind

@@ -219,7 +219,7 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
     against_text = f" against {against}" if against else ""
     if verdict.kind == "invalid":
         return f"{against_text}: not compared: {verdict.reason}."
-    forecast = f" {forecast_sentence(verdict, block_s)}" if verdict.forecast or verdict.kind == "undecided" else ""
+    forecast = f" {forecast_sentence(verdict, block_s)}" if verdict.forecast or verdict.resolution else ""
     if verdict.one_sided_bounds:
         return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{forecast}"
     if verdict.kind == "undecided":

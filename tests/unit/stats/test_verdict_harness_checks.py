@@ -152,6 +152,9 @@ def test_undecided_verdict_stays_the_headline_with_an_inconclusive_aa_arm() -> N
     analysis = analyse(make_run(arms))
     assert analysis.row("again").check_state == "inconclusive" and analysis.resolution
     assert headline(analysis).startswith("noisy: undecided")
+    assert analysis.row("noisy").verdict.forecast is None, "the A/A arm limits the run, and has the forecast"
+    texts = [verdict_phrase(row.verdict) for row in analysis.of_kind("treatment")]
+    assert not any("would decide" in text or "Not reachable" in text for text in texts), texts
 
 
 @pytest.mark.parametrize("arms", [NOISY_AA, ARMS | {"log": ARMS["log"] | {"effect": 0.0}}])
