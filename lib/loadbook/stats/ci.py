@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.stats.error_text import refusal_sentence
 from loadbook.stats.headline import (
     aa_sentence,
     control_sentence,
@@ -20,6 +21,7 @@ from loadbook.stats.headline import (
     saturation_text,
     supporting_text,
 )
+from loadbook.stats.no_comparison import excluded_headline, refusal_headline, unfinished_headline
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
     added_blocks_text,
@@ -144,7 +146,7 @@ class CiCase:
 class CiResult:
     """Outcome of a build: invalid if any case is invalid, else failed if any case failed, else passed.
 
-    `no_verdict` has the first sentences of the run's page if a harness check allows it no verdict, else "".
+    `no_verdict` has the first sentences of the run's page if that has no verdict, else "".
     """
 
     cases: tuple[CiCase, ...]
@@ -212,9 +214,14 @@ def assess_run(
 
 
 def _no_verdict_text(analysis: Analysis) -> str:
-    """Return headline and supporting text of a run that a harness check or a full driver allows no verdict, else ""."""
+    """Return headline and supporting text of a run that has no verdict, else "".
+
+    Its arms answer with errors, too few of its blocks are complete, or a harness check or a full driver forbids one.
+    """
+    if refusal := refusal_headline(analysis):
+        return f"No verdict: {refusal}"
     if analysis.allows_headline:
-        return ""
+        return unfinished_headline(analysis) or excluded_headline(analysis)
     first = headline(analysis)
     return f"{first} {supporting_text(analysis).removeprefix(first).strip()}".strip()
 
@@ -227,8 +234,9 @@ def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, met
         sentence = row_phrase(row, analysis.row(row.verdict.comparison.baseline).errors)
     elif row.verdict:
         sentence = verdict_phrase(row.verdict, against=row.reference_label)
+    refusal = refusal_sentence(row) if row.errors.refusal and metric is None else ""
     case = partial(
-        CiCase, "comparison", name, sentence=name + sentence, treatment=row.treatment, metric=metric, row=row
+        CiCase, "comparison", name, sentence=refusal or name + sentence, treatment=row.treatment, metric=metric, row=row
     )
     if policy.only and row.treatment not in policy.only:
         return case("skipped", because="not asked about: ci.only leaves it out")

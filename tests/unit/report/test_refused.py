@@ -10,7 +10,9 @@ from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
 from loadbook.report import html
+from loadbook.stats.ci import assess_run
 from loadbook.store.tables import load_run
+from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
 
 REASON = 'limiting connections by zone "addr"'
@@ -64,6 +66,18 @@ def test_refusals_are_the_headline_of_page_index_terminal_and_figure(project):
     html.write_summary(project.reports, summary)
     index = BeautifulSoup(write_index(project.reports).read_text(), "html.parser")
     assert HEADLINE in index.find("td", attrs={"data-name": "Verdict"}).text
+
+
+def test_build_gate_names_refusals_first(project):
+    def gate(*names, treatments=("as-is", "aa", "tuned")):
+        page = page_of(project, *names, treatments=treatments)
+        return assess_run(CiPolicy(undecided="pass"), page.analysis, page.data)
+
+    alone, one = gate("tuned"), gate("tuned", treatments=("as-is", "aa", "tuned", "other"))
+    assert alone.exit_code == one.exit_code == 4
+    assert alone.sentence == f"Build gate: no verdict: {HEADLINE}"
+    assert one.sentence.startswith(f"Build gate: no verdict. {HEADLINE}")
+    assert gate("as-is").sentence == f"Build gate: no verdict: {HEADLINE.replace('tuned', 'as-is')}"
 
 
 def test_baseline_that_refuses_is_the_headline(project):
