@@ -92,10 +92,14 @@ MIN_SERIES_S = MIN_TRANSIENT_S + MIN_WINDOWS * WINDOW_S
 
 
 class RateSeries(NamedTuple):
-    """Rates of one trial, summed over drivers, one value per `interval_s` seconds, whole intervals only."""
+    """Rates of one trial, summed over drivers, one value per `interval_s` seconds, whole intervals only.
+
+    The first interval begins `first_s` seconds after the load.
+    """
 
     interval_s: float
     values: NDArray[np.float64]
+    first_s: float = 0.0
 
     @property
     def duration_s(self) -> float:
@@ -121,7 +125,8 @@ def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[s
         interval_s, partial_ends = RATE_SERIES_KINDS[str(kind)]
         sums = own.groupby("x")["value"].agg(["sum", "count"]).sort_index()
         rates = sums.loc[sums["count"] == own["driver"].nunique(), "sum"].to_numpy(float)
-        series_by_trial.setdefault(str(trial), RateSeries(interval_s, rates[1:-1] if partial_ends else rates))
+        series = RateSeries(interval_s, rates[1:-1], interval_s) if partial_ends else RateSeries(interval_s, rates)
+        series_by_trial.setdefault(str(trial), series)
     return series_by_trial
 
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.colors
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
@@ -29,6 +31,14 @@ _DECREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.
 EFFECTS = (*(-d for d in reversed(_DECREASES)), 0.0, *_INCREASES)
 SHORT_AXIS_RATIO = 4.0  # a log axis whose ends have a smaller ratio has evenly spaced tick values
 DASHED: Any = (0, (4, 2))
+
+
+def line_colours(treatments: Sequence[str], baseline: str) -> dict[str, str]:
+    """Return treatment -> colour of its line: that of ink for the baseline; more than a palette holds are grey."""
+    others = [name for name in treatments if name != baseline]
+    known = [matplotlib.colors.to_hex(rgb) for rgb in sns.color_palette("colorblind")]
+    colours = dict(zip(others, known, strict=False))
+    return {name: palette.INK if name == baseline else colours.get(name, palette.SOFT) for name in treatments}
 
 
 def fitting_labels(

@@ -38,6 +38,8 @@ PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
 FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as saturated
 TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 LINES_SLICES, FEWEST_SLICES = 3000, 20  # time slices: at most in all lines of a panel, at least in each line
+LEGEND_GAP_IN = 0.16
+MOST_COLOURS = 8  # lines of rates in one window: more cannot be told apart
 UNLIKE_SHARE = 0.1  # share of the capacity: a trial whose mean is further from the median of its treatment is marked
 NAME_PT = base.LETTER_PT - 1.0
 
@@ -100,6 +102,8 @@ class HostMetricsFigure(_TimelineFigure):
     links : host -> capacity of its network in B/s, if known.
     windows : trial -> length of its measurement window in seconds; default: until the last sample.
     rates : trial -> ok responses per second, drawn in the first panel if known.
+    samples : the run's table; with it, rates are drawn over time.
+    baseline : the treatment whose line is black and dashed.
     block : default: the block in the middle of the run.
     """
 
@@ -108,12 +112,13 @@ class HostMetricsFigure(_TimelineFigure):
     def __init__(
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
         links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None,
-        rates: Mapping[str, float] | None = None, block: int | None = None,
+        rates: Mapping[str, float] | None = None, samples: pd.DataFrame | None = None, baseline: str = "",
+        block: int | None = None,
     ) -> None:  # fmt: skip
-        self.labels = labels
-        number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
-        resources = tracks.resource_tracks(samples, numbered(hosts), links or {})
-        rate = tracks.rate_track(spans, rates or {})
+        self.labels, self.baseline = labels, baseline
+        number, own, spans = tracks.block_samples(traces, trials, windows or {}, block)
+        resources = tracks.resource_tracks(own, numbered(hosts), links or {})
+        rate = tracks.rate_track(spans, rates or {}, samples)
         shown = [rate, *resources] if rate and resources else resources
         self.timeline = Timeline(number, spans, tuple(shown))
         self.blocks = int(trials["block"].nunique())
@@ -129,7 +134,8 @@ class HostMetricsFigure(_TimelineFigure):
             raise unknown_name_error("block", block, map(str, blocks))
         labels = run.study.labels
         windows, rates = measured_windows_s(run), values_by_trial(run, "ok_per_s")
-        return cls(run.traces, run.trials, hosts, labels, link_capacities(hosts), windows, rates, block)
+        links, baseline = link_capacities(hosts), run.study.baseline
+        return cls(run.traces, run.trials, hosts, labels, links, windows, rates, run.samples, baseline, block)
 
     @staticmethod
     def has_data(traces: pd.DataFrame) -> bool:
@@ -140,6 +146,7 @@ class HostMetricsFigure(_TimelineFigure):
         timeline, names = self.timeline, self._names()
         number = len(timeline.tracks)
         lines, widest = max(map(base.line_count, names), default=1), base.max_text_width(names, NAME_PT, True)
+        lines = max(lines, len(self._legend()))
         upright = widest > _name_width(len(names)) + 0.2
         head = 0.38 + (widest if upright else base.text_height(NAME_PT, lines))
         sheet = base.Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
@@ -160,8 +167,35 @@ class HostMetricsFigure(_TimelineFigure):
                 panel.axvline(start, color=palette.GRID, linewidth=0.8, zorder=-2)
         if track.mean is not None:
             draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
-        draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
+        if not (track.by_trial and self.colours):
+            draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
+        for trial, own in track.samples.groupby("trial") if track.by_trial and self.colours else ():
+            treatment = next(span.treatment for span in self.timeline.trials if span.trial == trial)
+            dashes = axes.DASHED if treatment == self.baseline else "-"
+            draw_lines(panel, own, self.timeline, self.colours[treatment], 1.4, dashes=dashes)
         self._draw_limit(panel, track, 2.6)
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """Treatment -> colour of its line, if treatments share a window and are few enough to be told apart."""
+        shared = [span.treatment for window in self.timeline.windows if len(window) > 1 for span in window]
+        order = (
+            sorted(set(shared), key=list(self.labels).index) if set(shared) <= set(self.labels) else sorted(set(shared))
+        )
+        return axes.line_colours(order, self.baseline) if len(order) <= MOST_COLOURS else {}
+
+    def _legend(self) -> list[list[tuple[str, str]]]:
+        """Return the lines of texts (with their colours) that name the treatments of a shared window; [] for others."""
+        lines, room = list[list[tuple[str, str]]](), 0.0
+        for treatment, colour in self.colours.items() if len(self.timeline.windows) == 1 else ():
+            mark = "- - " if treatment == self.baseline else "— "
+            text = mark + base.shorten(base.drawable(self.labels.get(treatment, treatment), treatment), 2.2, NAME_PT)
+            room -= base.text_width(text, NAME_PT) + LEGEND_GAP_IN
+            if room < 0:
+                lines.append([])
+                room = PANEL_WIDTH_IN - base.text_width(text, NAME_PT) - LEGEND_GAP_IN
+            lines[-1].append((text, colour))
+        return lines
 
     def _names(self) -> list[str]:
         """Return the text above each measurement window: up to three lines, or one vertical line."""
@@ -182,7 +216,14 @@ class HostMetricsFigure(_TimelineFigure):
         return (f"{turns}, {left_out} not counted" if left_out else turns), turns
 
     def _write_names(self, sheet: base.Sheet, names: list[str], head: float, upright: bool) -> None:
-        """Write each trial's treatment once, above its measurement window."""
+        """Write each trial's treatment once, above its measurement window; a shared window has a legend."""
+        for k, line in enumerate(legend := self._legend()):
+            x, above = LEFT_IN, (len(legend) - 1 - k) * base.text_height(NAME_PT)
+            for text, colour in line:
+                sheet.text(x, head - 0.26 - above, text, size=NAME_PT, colour=colour, va="bottom")
+                x += base.text_width(text, NAME_PT) + LEGEND_GAP_IN
+        if legend:
+            return
         windows, inch, y = self.timeline.windows, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
         wanted = [LEFT_IN + inch * (start_of(window) + end_of(window)) / 2 for window in windows]
         sizes = [
@@ -224,6 +265,8 @@ class HostMetricsFigure(_TimelineFigure):
             "each axis starts at 0 and ends at the capacity where it is known.",
             "Amber: at or above the limit. A gap in a line: no sample was taken.",
         ]
+        if self.colours and any(track.by_trial for track in self.timeline.tracks):
+            parts.append("Rates: means of half a second or more, by the bytes received in a treatment's slices.")
         if any(track.mean is not None for track in self.timeline.tracks):
             parts.append("Grey line: mean of the cores.")
         if self.unmonitored:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import matplotlib.colors
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
@@ -234,7 +232,7 @@ class LatencyDistributionFigure(base.ReportFigure):
         axes.set_fitting_ticks(panel.xaxis, ticks, inches, size)
         for at, _ in ticks:
             panel.axvline(at, color=palette.GRID, linewidth=0.8, zorder=-2)
-        colours = self._colours()
+        colours = axes.line_colours(list(self.profiles), self.analysis.baseline)
         for name, (shares, times) in self.profiles.items():
             xs, ys = zip(
                 *((_stretched(s), math.log(t)) for s, t in zip(shares, times, strict=True) if t > 0), strict=True
@@ -249,13 +247,6 @@ class LatencyDistributionFigure(base.ReportFigure):
         middle = (DISTRIBUTION_LEFT_IN + right) / 2
         sheet.text(middle, sheet.height - 0.12, title, size=size, colour=palette.SOFT, align="center")
         return sheet
-
-    def _colours(self) -> dict[str, str]:
-        """Return treatment -> colour: that of ink for the baseline; more than a palette holds are grey."""
-        others = [name for name in self.profiles if name != self.analysis.baseline]
-        known = [matplotlib.colors.to_hex(rgb) for rgb in sns.color_palette("colorblind")]
-        colours = dict(zip(others, known, strict=False))
-        return {name: colours.get(name, palette.SOFT) for name in others} | {self.analysis.baseline: palette.INK}
 
     def _name_lines(self, sheet: base.Sheet, right: float, size: float, colours: Mapping[str, str]) -> None:
         """Write each line's name beside its end, or as near as the other names allow."""

@@ -18,11 +18,14 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report.figures.axes import axis_unit
 from loadbook.report.figures.base import drawable
+from loadbook.stats.carry_over import slices_of_trials
 from loadbook.stats.saturation import FULL_SHARE, finest_source_only
+from loadbook.stats.steady_state import rate_series
 
 ROLE_ORDER = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 DRAWN_METRICS = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
 MOST_TRACKS, MOST_CORES, MOST_PROCESSES = 8, 8, 6
+RATE_STEP_S, SLICES_PER_RATE = 0.5, 3  # a point of a line of rates: at least so long, and so many slices
 IDLE_PERCENT = 0.5  # percent of one CPU; processes that never used more are left out
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 LARGE_B = 8 * 1024**3  # installed memory from which on GiB are used instead of MiB
@@ -47,7 +50,7 @@ class Track:
     """One resource: samples (columns trial, t_s, value) in the unit of the panel, and its capacity.
 
     `noun` names the resource in a sentence, `suffix` follows a number; `mean` has samples of the mean over cores, if
-    there are several.
+    there are several. `by_trial`: trials that share a window have different samples (rates), so a line each.
     """
 
     title: str
@@ -57,6 +60,7 @@ class Track:
     capacity: float | None = None
     suffix: str = ""
     mean: pd.DataFrame | None = None
+    by_trial: bool = False
 
     @property
     def limit(self) -> float | None:
@@ -204,16 +208,54 @@ def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, flo
     return [track for track in tracks if track is not None][:MOST_TRACKS]
 
 
-def rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
-    """Return a track with each trial's rate of ok responses, constant over its measurement window; None if no rates."""
-    rows = [(t.trial, at, rates[t.trial]) for t in spans if t.trial in rates for at in (0.0, t.window)]
+def rate_track(
+    spans: Sequence[TrialSpan], rates: Mapping[str, float], samples: pd.DataFrame | None = None
+) -> Track | None:
+    """Return a track with each trial's rate over its measurement window; None if no rates.
+
+    It is the rate of each second where the tool prints that, in an interleaved block the rate of each half second
+    (`slice_rates`), else the trial's mean. `samples`: the run's table of that name.
+    """
+    own = None if samples is None else samples[samples["trial"].isin([span.trial for span in spans])]
+    by_second = {} if own is None else rate_series(own)
+    by_slices = {} if own is None else slice_rates(own, rates)
+    rows = list[tuple[str, float, float]]()
+    for span in (span for span in spans if span.trial in rates):
+        mean = [(0.0, rates[span.trial]), (span.window, rates[span.trial])]
+        series = by_second.get(span.trial)
+        seconds = (
+            [(series.first_s + (k + 0.5) * series.interval_s, v) for k, v in enumerate(series.values)] if series else []
+        )
+        rows += [(span.trial, at, value) for at, value in by_slices.get(span.trial) or seconds or mean]
     if not rows:
         return None
-    samples = pd.DataFrame(rows, columns=["trial", "t_s", "value"])
-    unit = axis_unit(get_metric("ok_per_s"), float(samples["value"].max()))
-    title = ", ".join(filter(None, ["ok responses per second", unit.name]))
-    samples["value"] /= unit.divisor
-    return Track(title, "the answered rate", False, samples, suffix=" in a trial")
+    drawn = pd.DataFrame(rows, columns=["trial", "t_s", "value"])
+    unit = axis_unit(get_metric("ok_per_s"), float(drawn["value"].max()))
+    counted = "responses" if by_second else "ok responses"
+    title = ", ".join(filter(None, [f"{counted} per second", unit.name]))
+    drawn["value"] /= unit.divisor
+    return Track(title, "the answered rate", False, drawn, by_trial=True)
+
+
+def slice_rates(samples: pd.DataFrame, rates: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
+    """Return trial -> (seconds since its first slice, rate per second), one for each half second or every few slices.
+
+    A rate is proportional to the bytes that were received in the slices; their mean is the trial's rate in `rates`.
+    """
+    found = dict[str, list[tuple[float, float]]]()
+    slices = slices_of_trials(samples)
+    for trial, every in slices.groupby("trial"):
+        own = every.iloc[1:-1]  # the first and the last slice begin or end with the load
+        received = own["received_per_s"] * own["slice"]
+        if str(trial) not in rates or not received.sum() > 0:
+            continue
+        since = own["x"] - every["x"].min()
+        step = max(RATE_STEP_S, SLICES_PER_RATE * float(since.diff().median()))
+        sums = pd.DataFrame({"received": received, "s": own["slice"]}).groupby((since // step).to_numpy(float)).sum()
+        sums = sums[sums["s"] > sums["s"].median() / 2]
+        scaled = rates[str(trial)] * sums["received"] / sums["s"] * (own["slice"].sum() / received.sum())
+        found[str(trial)] = list(zip((scaled.index.to_numpy(float) + 0.5) * step, scaled.tolist(), strict=True))
+    return found
 
 
 def _samples_of(samples: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
@@ -300,8 +342,9 @@ SIMPLIFY_PT = 1.0  # details smaller than this are left out if many lines are dr
 
 
 def draw_lines(
-    panel: Axes, samples: pd.DataFrame, timeline: Timeline, colour: str, width: float, slices: int | None = None
-) -> None:
+    panel: Axes, samples: pd.DataFrame, timeline: Timeline, colour: str, width: float, slices: int | None = None,
+    dashes: Any = "-",
+) -> None:  # fmt: skip
     """Draw one line per trial, interrupted where samples are missing.
 
     With `slices` (for many trials) each line has only the lowest and highest value in each of so many slices of time,
@@ -320,7 +363,7 @@ def draw_lines(
             drawn = piece[extremes(times[piece], values[piece], slice_s)] if slices else piece
             xs += [*times[drawn] + opens[str(trial)], np.nan]
             ys += [*values[drawn], np.nan]
-    (line,) = panel.plot(xs, ys, color=colour, linewidth=width, solid_joinstyle="round", zorder=2)
+    (line,) = panel.plot(xs, ys, color=colour, linewidth=width, linestyle=dashes, solid_joinstyle="round", zorder=2)
     if slices:
         line.get_path().simplify_threshold = SIMPLIFY_PT
 
