@@ -288,12 +288,10 @@ def row_tuples(frame: Any) -> list[Any]:
 
 
 def _summarise_messages(rule: str, messages: list[str]) -> str:
-    """Return the messages of a rule as one text, in which a common reason and remedy occur once."""
+    """Return the messages of a rule as one text: the first as an example, and the common remedy."""
     end = rule_advice(rule)
-    shortened = [text.removesuffix(end) for text in messages]
-    more = f" (and {len(shortened) - 1} more like it)" if len(shortened) > 1 else ""
-    ends = end if end and any(text.endswith(end) for text in messages) else ""
-    return shortened[0] + more + ends
+    first = f"{'for example, ' if len(messages) > 1 else ''}{messages[0].removesuffix(end)}"
+    return first + (end if any(text.endswith(end) for text in messages) else "")
 
 
 def doubt_messages(data: RunData) -> list[ValidityMessage]:

@@ -87,7 +87,7 @@ def test_claims_command_lists_claims_with_verdict_evidence_and_run(project, monk
     assert (
         "· not yet run here        later is as fast\n    Not run: later. To run: loadbook run mock --subset all." in out
     )
-    assert "Of 2 claims: 1 holds here (in size, too: none); 1 not yet run here." in out
+    assert "Of 2 claims: 1 holds here (in direction, not in size); 1 not yet run here." in out
 
 
 def test_claims_json_has_one_object_per_claim(project, monkeypatch, capsys):

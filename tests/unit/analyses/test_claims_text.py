@@ -147,7 +147,8 @@ FINDINGS = {
             ClaimFinding("undecided", ""),
         ],
         ["not known", "yes", "in part", "no", "no"],
-        "Of 5 claims: 2 hold here (in size, too: 1); 1 does not hold here; 1 undecided here; 1 not yet run here. "
+        "Of 5 claims: 2 hold here (1 of them in size, too); 1 does not hold here; 1 undecided here; "
+        "1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them (1 more in part).",
     ),
     "none": (
@@ -159,7 +160,7 @@ FINDINGS = {
     "two in part": (
         [ClaimFinding("holds", "", size_met=False), ClaimFinding("undecided", "")],
         ["in part", "in part"],
-        "Of 2 claims: 1 holds here (in size, too: none); 1 undecided here. "
+        "Of 2 claims: 1 holds here (in direction, not in size); 1 undecided here. "
         "The article’s own numbers, one run each, could have shown none of them (2 in part).",
     ),
 }

@@ -482,7 +482,7 @@ def test_claims_figure_states_direction_before_size():
     m = mock("plain")
     said = ClaimsFigure(judged(m), m.analysis).caption
     assert said == (
-        "Of 4 claims: 2 hold here (in size, too: none); 1 does not hold here; 1 not yet run here. "
+        "Of 4 claims: 2 hold here (in direction, not in size); 1 does not hold here; 1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them."
     )
 

@@ -328,7 +328,8 @@ def claims_summary(findings: Sequence[ClaimFinding], could: Sequence[CouldShow])
     parts = [f"{n} {_PLURAL_OUTCOMES.get(o, OUTCOMES[o][1]) if n > 1 else OUTCOMES[o][1]}" for o, n in counts.items()]
     sized = [finding.size_met for finding in findings if finding.size_met is not None]
     if sized:
-        parts[0] += f" (in size, too: {sum(sized) or 'none'})"
+        some = 0 < sum(sized) < counts.get("holds", 0)
+        parts[0] += f" ({f'{sum(sized)} of them in size, too' if some else SIZE_TEXTS[all(sized)]})"
     yes, partly = could.count("yes"), could.count("in part")
     partly_text = f" ({partly}{' more' if yes else ''} in part)" if partly else ""
     return (
