@@ -61,6 +61,15 @@ def test_every_output_has_the_neutral_headline_if_a_harness_check_gives_doubt(do
     assert cell.span.text.strip() == ("✕" if page.analysis.is_void else "!")  # as in the legend of the index
 
 
+def test_terminal_prints_the_headline_before_what_cannot_be_told(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(scatter=0.1, check="aa"), "fast": Arm(0.3), "quiet": Arm(scatter=0.1)}
+    page = EffectsPage(load_run(make_project(tmp_path, arms, name="wide", blocks=10), "wide"))
+    assert page.analysis.resolution and not neutral_headline(page.analysis)
+    first, support, *rows = page.summary()["sentences"]
+    assert "fast is faster by" in first.replace(page.labels["fast"], "fast") and "cannot be told here" in support
+    assert [row.split()[0] for row in rows] == ["▲", "●", "○"]
+
+
 def test_gate_says_the_first_sentences_of_the_page_if_a_harness_check_gives_doubt(doubtful):
     page, _, _ = doubtful
     judged = ci.evaluate_ci(page.data, CiPolicy(undecided="pass"))

@@ -258,12 +258,14 @@ class EffectsPage(Page):
         )
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines that the command line prints: the headline unless a row repeats it, and a line per row."""
+        """Return the lines that the command line prints: the headline unless a row repeats it, and a line per row.
+
+        Where the run cannot tell small differences, or a check forbids a verdict, the reason follows the headline.
+        """
         lines = [line.sentence for line in verdicts.verdict_lines(self.analysis)]
-        first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
-        unlimited = self.analysis.allows_headline and self.analysis.resolution is None
-        first += [] if unlimited else [answer.support]
-        return [*first, *lines]
+        if not self.analysis.allows_headline or self.analysis.resolution is not None:
+            return [*filter(None, [answer.headline, answer.support]), *lines]
+        return lines if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline, *lines]
 
     def next_line(self) -> str:
         """Return what would decide what the run left open; "" if nothing is open."""
