@@ -17,9 +17,8 @@ from loadbook.core.metrics import Metric
 from loadbook.core.text import clean
 from loadbook.report import palette
 from loadbook.report.ratios import RatioScale, effect_label, log_ratio, ratio_scale
-from loadbook.stats.results import AnalysisRow, Interval
+from loadbook.stats.results import AnalysisRow, Interval, loss_at_margin
 from loadbook.stats.text import confidence_text, direction, margin_text, row_texts
-from loadbook.stats.verdict import loss_at_margin
 
 CHECK = "check"  # kind of the strips of harness checks
 SHORTEST_LINE = 60  # columns of the narrowest terminal with strips

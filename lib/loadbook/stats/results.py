@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from loadbook.core.metrics import Direction
 from loadbook.study.limits import StoppingRuleName
 from loadbook.study.model import TrialExecution
 
@@ -302,6 +303,11 @@ def sort_wide_arms(rows: Iterable[AnalysisRow]) -> list[AnalysisRow]:
     """Return the A/A arms that are wider than the margin; first the one that leaves the largest effect possible."""
     wide = [row for row in rows if (row.kind, row.check_state) == ("aa", "inconclusive")]
     return sorted(wide, key=lambda row: -row.largest_effect)
+
+
+def loss_at_margin(margin: float, better: Direction) -> float:
+    """Return the effect of a loss of the size of the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
+    return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 
 def find_resolution(rows: Iterable[AnalysisRow]) -> float | None:

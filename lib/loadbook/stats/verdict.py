@@ -75,7 +75,7 @@ def _non_inferiority_verdict(
     """
     sign = 1 if better == "higher" else -1
     worst, best = interval[::sign]
-    limit = loss_at_margin(margin, better)
+    limit = results.loss_at_margin(margin, better)
     if _exceeds(sign * worst, sign * limit):
         return results.Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
     if _exceeds(sign * limit, sign * best):
@@ -96,14 +96,9 @@ def _exceeds(effect: float, limit: float) -> bool:
 
 def is_within_margin(interval: results.Interval, margin: float) -> bool:
     """Return whether an interval of effects lies within a factor of 1 + margin in both directions."""
-    return _exceeds(interval[0], loss_at_margin(margin, "higher")) and _exceeds(
-        loss_at_margin(margin, "lower"), interval[1]
+    return _exceeds(interval[0], results.loss_at_margin(margin, "higher")) and _exceeds(
+        results.loss_at_margin(margin, "lower"), interval[1]
     )
-
-
-def loss_at_margin(margin: float, better: Direction) -> float:
-    """Return the effect of a loss of the size of the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
-    return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 
 def is_significant(comparison: results.Comparison) -> bool:

@@ -24,10 +24,10 @@ from loadbook.stats.error_text import rate_ratio_text
 from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
-from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
+from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict, loss_at_margin
 from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
 from loadbook.stats.text import direction, forecast_sentence, margin_text
-from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
+from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided
 from loadbook.store.tables import RunData, RunTables, strata_of
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 

@@ -29,9 +29,8 @@ from loadbook.stats.headline import (
     no_change_sentence,
     non_inferiority_headline,
 )
-from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
+from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind, loss_at_margin
 from loadbook.stats.text import direction, margin_text, row_texts
-from loadbook.stats.verdict import loss_at_margin
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
 ROW_IN, NAME_IN, REASON_IN = 0.34, 2.35, 2.05
