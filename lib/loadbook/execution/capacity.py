@@ -235,7 +235,8 @@ class CapacityBlock:
             return f"missed the objective: {self._answers_text(arm, probe)}"
         took_ms, limit_ms = 1000 * self.objective.time_s(probe.margin or 0.0), 1000 * self.objective.within_s
         verb = "met" if probe.missed is None else "missed"
-        return f"{verb} the objective: {self.objective.share_text} within {took_ms:.3g} ms of {limit_ms:g} ms"
+        answered = f"{self.objective.share_text} answered within {took_ms:.3g} ms"
+        return f"{verb} the objective: {answered}, limit {limit_ms:g} ms"
 
     def _answers_text(self, arm: SearchedArm, probe: ProbeRecord) -> str:
         """Return a text on a probe with too few answers: how many of how many that were offered came in time."""

@@ -54,6 +54,7 @@ REJECTED_DAMAGE = ("torn", "nul", "header")
 _JTL_START = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
+_SUMMARY = re.compile(r"summary [+=] +\d+ in ")
 _BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
 PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
@@ -199,6 +200,8 @@ def _missing_results_reason(output: ToolOutput) -> str:
         return f"a header of JMeter results without the column elapsed or timeStamp: {', '.join(known)}"
     if any(_BANNER.search(line) for line in lines[:12]):
         return f"JMeter printed its usage or its version, and there is no file with results{code}"
+    if any(_SUMMARY.match(line) for line in lines):
+        return f"only JMeter's summary on the console, without single samples: read the file of `jmeter -l`{code}"
     encoding = line_patterns.utf_16_text(output.stdout)
     return OtherProgram(f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}")
 

@@ -140,8 +140,8 @@ def read_report(
             if match is None:
                 broken.setdefault(pattern.name, number)
             elif pattern.name in matches:
-                message = f"a second line like {pattern.example.strip()!r}: two reports in one"
-                raise ParseError(tool, file, number, message)
+                split = "two reports in one; split the file into one per report (docs/result-files.md)"
+                raise ParseError(tool, file, number, f"a second line {line.strip()[:60]!r}: {split}")
             else:
                 matches[pattern.name] = (number, match.groupdict())
     last = 0

@@ -59,7 +59,7 @@ NOT_READ = [
     ("fortio", "1.66.5--clean_text.stderr", "rounded", "rounded"),
     ("h2load", "1.52.0--logfile.req.log", "alone", "no report of h2load"),
     ("hey", "0.1.5--count_csv.stdout", "no failed requests", "no failed attempts"),
-    ("jmeter", "5.6.3--summariser_2s.stdout", "text of the console", "no report of jmeter"),
+    ("jmeter", "5.6.3--summariser_2s.stdout", "text of the console", "without single samples"),
     ("k6", "1.8.1--clean_closed.stdout", "cut", "cut"),
     ("locust", "2.47.0--clean_csv.out_stats.csv", "last flush", "last flush"),
     ("locust", "2.47.0--clean_csv.stderr", "table: rounded", "rounded"),

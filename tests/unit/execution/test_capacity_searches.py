@@ -237,9 +237,9 @@ def test_lines_on_probes_say_how_long_requests_took(blocks):
     runner.search(1)
     said = [line.replace("\u00a0", " ") for line in runner.said]
     assert said[0].endswith("100/s does not count: invalid: scripted.")
-    assert f"small: 150/s met the objective: 99 % within {20 * 0.15:.3g} ms of 20 ms" in "\n".join(said)
+    assert f"small: 150/s met the objective: 99 % answered within {20 * 0.15:.3g} ms, limit 20 ms" in "\n".join(said)
     late = next(line for line in said if "small" in line and "missed" in line)
-    assert late.endswith(f"missed the objective: 99 % within {20 * 1.139:.3g} ms of 20 ms")
+    assert late.endswith(f"missed the objective: 99 % answered within {20 * 1.139:.3g} ms, limit 20 ms")
 
 
 def test_line_on_a_probe_with_too_few_answers_says_how_many_of_how_many_came_in_time(blocks, monkeypatch):
