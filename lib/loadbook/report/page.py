@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3
+SAME_SIZE = 1.1  # sizes of responses up to this ratio are those of one page with other headers
 
 
 class Page:
@@ -233,9 +234,8 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
 
     Parts that an imported run did not record are left out.
     """
-    run, work = data.run_record, data.study.workload
+    run = data.run_record
     served = data.trials["response_bytes"].dropna()
-    page = f"page of {format_bytes(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
     if latency_blocks := data.plan.get("latency_blocks"):
         trials_text += f" and {pluralize(latency_blocks, 'plain block')} for latencies"
@@ -244,12 +244,22 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         *_origin_parts(data),
         ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
         *DELAY_TEXTS.get(run.delay or "", []),
-        *([f"{page}{_services_text(data)}"] if not source or len(served) else []),
+        *([f"{_page_text(data)}{_services_text(data)}"] if not source or len(served) else []),
         f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
         trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run.started)}"),
         *filter(None, [left_out_text(data.plan.get("left_out", ()))]),
     ]
+
+
+def _page_text(data: RunData) -> str:
+    """Return the size of the responses, or the smallest and the largest where sizes of treatments differ."""
+    sizes = data.trials.groupby("treatment")["response_bytes"].median().dropna()
+    if sizes.empty:
+        return f"page {data.study.workload.path}"
+    if sizes.max() > SAME_SIZE * sizes.min():
+        return f"pages of {format_bytes(sizes.min())} to {format_bytes(sizes.max())}"
+    return f"page of {format_bytes(data.trials['response_bytes'].dropna().mode().iloc[0])}"
 
 
 def _decided_by(data: RunData, margin: float) -> str:

@@ -12,30 +12,35 @@ from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import aa_margin, blocks_for_half_width
 
-NOISE = "more blocks would not decide at this noise: stop what else uses the hosts (loadbook doctor), or longer trials"
+NOISE = "more blocks would not decide at this noise: stop what else uses the hosts, or longer trials"
+NOISE_OF_IMPORTS = "more runs would not decide at this noise: longer ones, on hosts that do nothing else"
 
 
-def next_step(analysis: Analysis, command: str) -> str:
+def next_step(analysis: Analysis, command: str | None) -> str:
     """Return the next step after a run, such as "a new run of 26 blocks would tell 2 %: loadbook run x --blocks 26".
 
-    `command` runs the study. Returns "" if nothing is open, if a check failed, and under a stopping rule, which plans
-    its own blocks.
+    `command` runs the study; None for imported results. Returns "" if nothing is open, if a check failed, and under a
+    stopping rule, which plans its own blocks.
     """
     state = analysis.stopping_state
-    if text := _after_exclusions(analysis, command):
+    if text := command and _after_exclusions(analysis, command):
         return text
     if not analysis.allows_headline or state.rule != "fixed" or state.pending_reason:
+        return ""
+    treatments = analysis.of_kind("treatment")
+    undecided = [row for row in treatments if row.verdict and row.verdict.kind == "undecided"]
+    if treatments and not undecided:
         return ""
     if analysis.wide_arms:
         wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
         return _new_run(wide, blocks_for_half_width(wide, margin), f"tell {margin_text(margin)}", command)
-    undecided = [row for row in analysis.of_kind("treatment") if row.verdict and row.verdict.kind == "undecided"]
     if not undecided:
         return ""
     forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]
     known = [(forecast.about, row) for forecast, row in forecasts if forecast and forecast.about]
     if not known:
-        return f"{NOISE}, or a wider margin" if analysis.margin else NOISE
+        noise = NOISE if command else NOISE_OF_IMPORTS
+        return f"{noise}, or a wider margin" if analysis.margin else noise
     about, row = max(known, key=lambda each: each[0])
     if len(undecided) == 1:
         return _new_run(row, about, f"decide {row.label}", command)
@@ -56,8 +61,10 @@ def _after_exclusions(analysis: Analysis, command: str) -> str:
     return f"{remedy}; then {blocks}" if remedy else blocks
 
 
-def _new_run(row: AnalysisRow, more: int | None, what: str, command: str) -> str:
+def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None) -> str:
     if more is None or row.verdict is None:
-        return NOISE
+        return NOISE if command else NOISE_OF_IMPORTS
     blocks = row.verdict.comparison.blocks + more
+    if command is None:
+        return f"{pluralize(more, 'more run')} of each would probably {what}: add their outputs, and import all anew"
     return f"a new run of {pluralize(blocks, 'block')} would probably {what}: {command} --blocks {blocks}"

@@ -104,6 +104,13 @@ def test_table_has_the_price_of_a_million_requests_if_the_hosts_have_prices(page
     assert float(large[-1].partition(" ")[0]) == pytest.approx(float(cell) / 1.075, rel=0.02) and "to" in large[-1]
 
 
+def test_terminal_prints_the_typical_capacities_once(page: CapacityPage) -> None:
+    lines = page.summary()["sentences"]
+    base = f"{page.capacities['baseline'].typical_per_s:,.0f} with baseline"
+    assert sum(base in line for line in lines) == 1 and any("faster" in line or "sustains" in line for line in lines)
+    assert "a probe with too many errors missed it" in page.errors().text
+
+
 def test_probes_met_the_objective_exactly_up_to_the_limit(page: CapacityPage) -> None:
     found = page.probes
     assert (found["met"] == (found["time_s"] <= LIMIT_S)).all() and 0.2 < found["met"].mean() < 0.8

@@ -183,7 +183,9 @@ def test_import_says_that_a_log_has_several_reports(call):
     data = (FIXTURES / "ab" / "2.3--n20000_c50.stdout").read_bytes()
     for path in call.there.glob("*.txt"):
         path.write_bytes(data * 2)
-    assert re.search(r"line 2: access-1\.txt:\d+: a second line 'Server Port: .*two reports in one; split the file", call()[2])
+    assert re.search(
+        r"line 2: access-1\.txt:\d+: a second line 'Server Port: .*two reports in one; split the file", call()[2]
+    )
 
 
 def test_import_refuses_file_names_with_unprintable_bytes(call):

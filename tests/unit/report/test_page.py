@@ -1,5 +1,6 @@
 """Pages: every block says what the run allows, in hard cases too, and hostile strings stay text."""
 
+import copy
 import re
 import shutil
 from dataclasses import replace
@@ -35,6 +36,14 @@ def test_page_states_scope_and_answer(usual):
     assert len(usual.scope().text.splitlines()[1]) <= 160
     assert usual.answer().text.startswith("tcp_nopush on is faster by ")
     assert len(usual.answer().text.splitlines()[0]) <= 90
+
+
+def test_scope_has_the_range_of_sizes_where_treatments_answer_with_different_pages(usual):
+    page = copy.copy(usual)
+    is_first = usual.data.trials["treatment"] == usual.data.trials["treatment"].iloc[0]
+    sizes = is_first.map({True: 128.0, False: 512 * 1024.0})
+    page.data = replace(usual.data, trials=usual.data.trials.assign(response_bytes=sizes))
+    assert "· pages of 128\xa0B to 512.0\xa0KiB on " in page.scope().text
 
 
 def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from test_analyse import ARMS, make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.next_step import NOISE, next_step
+from loadbook.stats.next_step import NOISE, NOISE_OF_IMPORTS, next_step
 from loadbook.stats.results import StoppingState
 
 WIDE = ARMS | {"again": ARMS["again"] | {"sd": 0.05}}
@@ -48,3 +48,21 @@ def test_failed_check_and_planned_looks_have_no_next_step() -> None:
     assert next_step(replace(undecided, stopping_state=StoppingState(rule="looks")), "x") == ""
     failed = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.3}}))
     assert next_step(failed, "x") == ""
+
+
+def test_wide_aa_arm_asks_for_nothing_if_every_treatment_is_decided_nevertheless() -> None:
+    analysis = analyse(make_run({name: WIDE[name] for name in ("base", "again")} | {"fast": {"effect": 0.3}}))
+    assert analysis.wide_arms and analysis.row("fast").verdict.kind == "better"
+    assert next_step(analysis, "loadbook run s") == ""
+
+
+def test_undecided_imported_results_need_more_runs_of_each_treatment() -> None:
+    analysis = analyse(make_run(TWO))
+    said = re.fullmatch(
+        r"(\d+) more runs? of each would probably decide .*: add their outputs, and import all anew",
+        next_step(analysis, None),
+    )
+    about = [row.verdict.forecast.about or 0 for row in analysis.of_kind("treatment")]
+    assert said and int(said[1]) == max(about)
+    noisy = analyse(make_run({"base": {"sd": 0.4}, "a": {"sd": 0.4}}))
+    assert next_step(noisy, None) == f"{NOISE_OF_IMPORTS}, or a wider margin"

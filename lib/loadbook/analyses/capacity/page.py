@@ -22,6 +22,9 @@ TABLE_NOTE = (
     "its own; half of the starts of a service sustain less. It is the number to compare by, not one to promise, which "
     "a study with certified_share finds. CPU time: of all services, at the highest rate that met the objective."
 )
+ERRORS_NOTE = (
+    "At the highest rate that met the objective: a probe with too many errors missed it, and is in the figure."
+)
 PRICE_NOTE = " Price: of all hosts but the drivers, at the typical capacity all month."
 
 
@@ -64,6 +67,15 @@ class CapacityPage(EffectsPage):
         if not rates:
             return ""
         return f"Typical capacity, requests/s ({self.objective.text}; {arrivals} arrivals): {', '.join(rates)}."
+
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
+        """Return the lines that the command line prints: as on every page of effects, and the typical capacities."""
+        lines, rates = super().sentences(answer), self.rates_sentence()
+        return lines if any(rates in line for line in lines) else [*lines, rates]
+
+    def errors(self) -> Block:
+        """Show errors at the highest rate that each trial sustained; those of other probes decide the search."""
+        return Block(super().errors(), note(ERRORS_NOTE))
 
     def curves(self) -> Block:
         """Show every probe's time against its rate, and the table of capacities."""

@@ -272,7 +272,7 @@ class EffectsPage(Page):
         record = self.data.run_record
         if not record.is_finished:
             return record.run_command
-        return "" if record.imported else next_step(self.analysis, record.run_command)
+        return next_step(self.analysis, None if record.imported else record.run_command)
 
 
 def capitalise_first(name: str) -> str:

@@ -167,6 +167,11 @@ class PageSizePage(EffectsPage):
         """Return the lines that the command line prints: the headline, errors, and a line per curve."""
         return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
 
+    def next_line(self) -> str:
+        """Return how an unfinished run goes on; "" for others, as single comparisons are not the question."""
+        record = self.data.run_record
+        return "" if record.is_finished else record.run_command
+
 
 def cost_table(result: PageSizeResult) -> Table:
     """Return the table of the costs of every curve with their intervals."""
