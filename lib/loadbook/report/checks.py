@@ -131,7 +131,9 @@ def _trials_check(data: RunData) -> HarnessCheck:
     left = number["planned"] - number["valid"]
     why = ", ".join(f"{n} " * (len(reasons) > 1) + lower_first(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
-    order = "random order" if data.plan["seed"] is not None else "order as it was imported"
+    order = "random order"
+    if source := data.run_record.imported:
+        order = "in the order of their times" if source["timed"] else "order as it was imported"
     order = "in turns, in slices" if data.study.execution == "interleaved" else order
     if data.study.searches_capacity:
         order = "in rounds of probes"

@@ -65,7 +65,7 @@ def test_report_of_an_import_names_its_source_in_the_second_line(call):
         "IMPORTED from by-hand: loadbook measured nothing, conditions are as conditions.csv says · wrk, closed loop · "
         "margin ±2 %, declared with the import · 3 treatments × 6 blocks, 54 s"
     )
-    assert "none excluded; order as it was imported" in page.trust().text
+    assert "none excluded; in the order of their times" in page.trust().text
     assert "Not known: no monitor recorded anything." in page.limit().text
     assert "imported 20" in page.provenance().text and "seed: none" in page.provenance().text
 
