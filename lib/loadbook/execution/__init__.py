@@ -16,7 +16,8 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `services`: services and monitors of one trial
 - `host_state`: lost connections, waiting until hosts are idle again, disk space, jobs left by dead controllers
 - `arm_requirements`: perl, memory and ports that interleaved blocks need on their hosts
-- `preflight`: required programs, all checks before the first trial, background load on the hosts
+- `background_load`: other programs, connections, package managers and runs on the hosts
+- `preflight`: required programs, all checks before the first trial
 - `study_check`: those checks for `loadbook doctor STUDY`
 - `attempt`: one attempt at one trial, phase by phase
 - `cpu_samplers`: CPU time that services use outside of their arm's slices, on other machines than the driver's

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.execution import arm_requirements, preflight
+from loadbook.execution import arm_requirements, background_load, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
@@ -55,7 +55,7 @@ PHASE_TITLES = {
 CHANGES_TITLE = "change the hosts"
 # script -> note on its purpose; for the script of `rollback`: its first argument -> note
 SCRIPT_NOTES = {
-    preflight.BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
+    background_load.BACKGROUND_LOAD_SCRIPT: "do other programs use it?",
     preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
@@ -183,7 +183,7 @@ class DryRun:
             host.open()
         for alias, host in hosts.items():
             rollback.restore(host)
-            preflight.run_background_load_script(testbed, alias)
+            background_load.run_background_load_script(testbed, alias)
             preflight.run_preflight_script(testbed, alias)
         yield from notes.annotate(self.log.take())
         if testbed.plan.interleaved:

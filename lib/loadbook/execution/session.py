@@ -2,7 +2,7 @@
 
 A session connects to the hosts, checks and records them, and removes jobs and host changes left by earlier sessions.
 A resumed run must have the same hosts as at its start (`check_same_hosts`). Background load on the hosts is reported
-before the run (`preflight.background_load`); during trials, validity rules check for it.
+before the run (`background_load`); during trials, validity rules check for it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.arm_requirements import reasons_against_interleaving
 from loadbook.execution.attempt_store import AttemptStore
+from loadbook.execution.background_load import background_load
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.loop import execute_plan
 from loadbook.execution.placement import job_stem, preflight_stem
 from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
-from loadbook.execution.preflight import background_load, preflight
+from loadbook.execution.preflight import preflight
 from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event, wait_for_hosts
 from loadbook.execution.select import RunRequest, RunSelection, interim_analysis, select_run, stopping_points
 from loadbook.execution.studies import load_study, study_file, unloaded_hosts

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from loadbook.execution.preflight import BACKGROUND_LOAD_SCRIPT, hex_address, parse_background_load
+from loadbook.execution.background_load import BACKGROUND_LOAD_SCRIPT, hex_address, parse_background_load
 
 
 @pytest.mark.fault(42)

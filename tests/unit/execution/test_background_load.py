@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.execution import preflight, session
+from loadbook.execution import background_load, session
+from loadbook.execution.background_load import parse_background_load
 from loadbook.execution.power import PowerForecast, noise_cost_text
-from loadbook.execution.preflight import parse_background_load
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.hosts.host import CommandResult
@@ -29,7 +29,7 @@ def test_background_load_of_every_kind_is_reported():
     busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
     said = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
     assert said == [
-        "other programs use 80\xa0% of its CPU now. Results will be vague; `top` there shows which.",
+        "other programs use 80\xa0% of its CPU now. Results will be vague; `top` shows which.",
         "7 connections to port 18080 are open, which are not ours",
         "a package manager is at work: apt-get, dpkg",
         "apt-daily.timer starts a package manager in 30\xa0min, during the run: systemctl stop it",
@@ -49,16 +49,34 @@ def test_background_load_of_every_kind_is_reported():
     assert "use 1.0 of its 2 CPUs now" in next(parse_background_load(half, 0.1, 1))
 
 
+def stat(pid: int, name: str, ticks: int, cpu: int) -> str:
+    """Return a line of /proc/PID/stat (proc(5)): CPU time is in fields 14 and 15, the CPU in field 39."""
+    return f"{pid} ({name}) R 1 1 1 0 -1 4194304 0 0 0 0 {ticks} 0 0 0 20 0 1 0 9 9 9 " + "0 " * 13 + f"17 {cpu} 0\n"
+
+
+def test_program_that_uses_most_of_the_cpu_is_named_if_it_runs_where_the_service_does():
+    def answer(*after: str) -> str:
+        first = "cpu0 100 0 0 900 0 0 0 0 0 0\n" + stat(7, "web (1)", 500, 0) + stat(8, "kworker/u8:0", 900, 0)
+        second = "cpu0 140 0 0 910 0 0 0 0 0 0\n" + "".join(after)
+        return f"{first}again\n{second}cpus 0\nload 0.10\n"
+
+    quiet = stat(8, "kworker/u8:0-flush", 900, 0)
+    (said,) = parse_background_load(answer(stat(7, "web (1)", 540, 0), quiet, stat(9, "elsewhere", 90, 1)), 0.1, 1)
+    assert said == "other programs use 80\xa0% of its CPU now, most of it web (1) (pid 7). Results will be vague."
+    shared = [stat(7, "web (1)", 513, 0), quiet, stat(10, "cc", 13, 0), stat(11, "cc", 14, 0)]
+    assert "`top` shows which" in next(parse_background_load(answer(*shared), 0.1, 1))
+
+
 def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
     watch = ["/bin/sh", "/l/web/work/bin/job-1.sh", "watch", "s", "120"]
     lock = ["/l/web/work/host.lock", "id", "bob@pc", "7", "ns:1", "lb", "run-1", "0", "\u2028load x"]
     answer = IDLE + "\t".join(["other_run", "bob", "60", *watch, *lock]) + "\n"
     done = CommandResult(0, answer.encode(), b"")
-    monkeypatch.setattr(preflight, "run_background_load_script", lambda testbed, alias: done)
+    monkeypatch.setattr(background_load, "run_background_load_script", lambda testbed, alias: done)
     plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)
     hosts = dict.fromkeys(("driver", "web"), SimpleNamespace(live=True))
     testbed: Any = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
-    (said,) = preflight.background_load(testbed)
+    (said,) = background_load.background_load(testbed)
     assert said.replace("\xa0", " ") == (
         "host driver: on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
         "The two loads disturb each other."
