@@ -58,8 +58,8 @@ done
 )
 
 
-def background_load(testbed: Testbed) -> Iterator[str]:
-    """Yield a sentence for each sign of background load: other runs, CPU use, open connections, package managers."""
+def background_load(testbed: Testbed) -> Iterator[tuple[str, str]]:
+    """Yield (host, sentence) for each sign of load: other runs, CPU use, open connections, package managers."""
     plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
     named: set[str] = set()
     for alias, done in testbed.map(partial(run_background_load_script, testbed), live).items():
@@ -67,9 +67,9 @@ def background_load(testbed: Testbed) -> Iterator[str]:
         for other in parse_other_runs(answer):
             if other.id not in named:  # once, as several hosts may be one machine
                 named.add(other.id)
-                yield f"host {alias}: on its machine is {other.description}. The two loads disturb each other."
+                yield alias, f"on its machine is {other.description}. The two loads disturb each other."
         for sentence in parse_background_load(without_other_runs(answer), plan.study.validity.foreign_cpu, plan.hours):
-            yield f"host {alias}: {sentence}"
+            yield alias, sentence
 
 
 def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
@@ -91,7 +91,7 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
         most = _busiest_process(first, rest, mask)
         which = f", most of it {most}. Results will be vague" if most else ". Results will be vague; `top` shows which"
         yield f"other programs use {_cpus_text(used, len(mask))} now{which}."
-    elif load > max(1, len(mask)):
+    elif load > max(1, len(_cpu_ticks(first))):  # of the whole machine
         yield f"its load average is {load:g}: a program used it until now, or waits for its disks"
     for fields in lines:
         if fields[:1] == ["connected"]:

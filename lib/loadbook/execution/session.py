@@ -229,8 +229,8 @@ class RunSession:
         """Report background load on the hosts and the blocks that it may cost; UsageError if the user declines."""
         if not (messages := list(background_load(self.testbed))):
             return
-        for message in messages:
-            self._note(f"warning: {message}")
+        for alias, message in messages:
+            self._note(f"warning: host {alias}: {message}")
         if cost := noise_cost_text(forecast_power(self.layout, self.selection.plan, self.hosts_file)):
             self._note(f"warning: {cost}")
         if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):

@@ -1,4 +1,4 @@
-"""Checks of `loadbook doctor STUDY` that a run makes before its first trial: ports, disks, every configuration, arms.
+"""Checks of `loadbook doctor STUDY` that a run makes before its first trial: ports, disks, configurations, other load.
 
 They hold the hosts' locks, so that no run is disturbed; on hosts that a run uses, nothing is checked. Nothing stays on
 the hosts: host changes are not tried, and no program is built.
@@ -12,6 +12,7 @@ from pathlib import Path
 from loadbook.core.errors import HostError, LoadbookError
 from loadbook.core.units import shorten_list
 from loadbook.execution.arm_requirements import check_arms
+from loadbook.execution.background_load import background_load
 from loadbook.execution.preflight import Problem, check_configurations, check_hosts, needed_ports
 from loadbook.execution.studies import missing_roles, plan_study
 from loadbook.execution.testbed import Testbed, open_testbed
@@ -43,6 +44,7 @@ def check_study(layout: Layout, study: Study, path: Path, inventory: HostsFile) 
         return
     try:
         yield from _check_as_a_run_does(testbed)
+        yield from _check_background_load(testbed)
         for check in check_arms(testbed, dict(testbed.hosts)) if testbed.plan.interleaved else ():
             is_required = check.status != "ok" and not testbed.plan.execution_chosen
             yield check._replace(status="missing") if is_required else check
@@ -59,6 +61,15 @@ def _check_as_a_run_does(testbed: Testbed) -> Iterator[CheckResult]:
         names = dict.fromkeys(p.spec.name for p in testbed.placements if (p.role, p.alias) == (role, alias))
         text = f"{', '.join(names)} accepts it in every treatment"
         yield from _results(alias, f"configuration of {role}", problems, text)
+
+
+def _check_background_load(testbed: Testbed) -> Iterator[CheckResult]:
+    loaded = set()
+    for alias, sentence in background_load(testbed):
+        loaded.add(alias)
+        yield CheckResult(alias, "other programs", "doubt", sentence, "stop what is not needed, or run at another time")
+    for alias in (alias for alias in testbed.hosts if alias not in loaded):
+        yield CheckResult(alias, "other programs", "ok", "no other program uses it now")
 
 
 def _results(alias: str, subject: str, problems: list[Problem], good: str) -> Iterator[CheckResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
@@ -100,6 +101,7 @@ def test_doctor_checks_configurations_and_ports_as_a_run_does_and_leaves_nothing
     code, said = doctor("aa")
     assert code == 0
     assert "ok web configuration of web nginx accepts it in every treatment" in said
+    assert re.search(r"(ok|\?) web other programs (no other program uses it now|other programs use )", said)
     assert "ok web room for the run disk, and ports that are free: 18080" in said
     assert files_of(lab, "web") == before
 

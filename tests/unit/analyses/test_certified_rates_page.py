@@ -75,6 +75,7 @@ def test_answer_is_the_highest_rate_that_is_certified_with_its_objective_and_arr
     assert "99 % within 20 ms of the intended start, at most 0.1 % failed; even arrivals" in support
     assert "1 worker at 500/s 45 of 45, 1 worker at 1,000/s 45 of 46, high at 1,500/s 16 of 46" in support
     assert page.summary()["sentences"] == [answer.headline, answer.support]
+    assert page.summary()["next"] == "", "comparisons of treatments are not the question"
 
 
 def test_table_says_of_every_rate_what_is_shown(page: CertifiedRatesPage) -> None:

@@ -144,8 +144,14 @@ def test_factorial_page_follow_up_study_is_valid(tmp_path: Path) -> None:
 def test_factorial_page_without_effects_proposes_no_follow_up_study(tmp_path: Path) -> None:
     page = project(tmp_path, {})
     lines, text = follow_up_study(page.data.study, page.result)
-    assert text is None
-    assert lines == ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
+    assert (lines, text) == ([], None)
+    assert page.next_step().text.startswith("- Nothing has to be taken apart")
+    assert page.next_line() == page.summary()["next"] == ""
+
+
+def test_terminal_prints_the_first_next_step_of_a_factorial_study(tmp_path: Path) -> None:
+    page = project(tmp_path, {"a": 0.06, "ab": 0.06})
+    assert page.next_line() == follow_up_study(page.data.study, page.result)[0][0]
 
 
 def test_factorial_page_with_aliases_proposes_a_larger_fraction() -> None:

@@ -40,6 +40,8 @@ def test_background_load_of_every_kind_is_reported():
     )
     (loaded,) = parse_background_load(IDLE.replace("load 0.10", "load 9.5"), 0.1, 1)
     assert loaded.startswith("its load average is 9.5")
+    of_two = "\n".join(line + (line.replace("cpu0", "\ncpu1") if "cpu0" in line else "") for line in IDLE.splitlines())
+    assert list(parse_background_load(of_two.replace("load 0.10", "load 1.9"), 0.1, 1)) == []
     full = IDLE.replace("cpu0 100 0 0 950", "cpu0 200 0 0 900")
     (whole,) = parse_background_load(full, 0.1, 1)
     assert whole.startswith("other programs use the whole CPU now. ")
@@ -76,16 +78,17 @@ def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
     plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)
     hosts = dict.fromkeys(("driver", "web"), SimpleNamespace(live=True))
     testbed: Any = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
-    (said,) = background_load.background_load(testbed)
-    assert said.replace("\xa0", " ") == (
-        "host driver: on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
-        "The two loads disturb each other."
+    ((alias, said),) = background_load.background_load(testbed)
+    assert (alias, said.replace("\xa0", " ")) == (
+        "driver",
+        "on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
+        "The two loads disturb each other.",
     )
 
 
 def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp_path, monkeypatch):
     layout, hosts = playable(tmp_path / "home")
-    monkeypatch.setattr(session, "background_load", lambda testbed: iter(["host web: others use 0.8 of its 1 CPUs"]))
+    monkeypatch.setattr(session, "background_load", lambda testbed: iter([("web", "others use 0.8 of its 1 CPUs")]))
     events, questions = [], []
 
     def refuse(question):

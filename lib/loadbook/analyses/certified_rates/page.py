@@ -33,6 +33,7 @@ class CertifiedRatesPage(EffectsPage):
     """The page on the rates that treatments are certified to sustain, made by `certified_rates_page`."""
 
     notebook = "certified_rates"
+    compares_treatments = False
 
     @cached_property
     def objective(self) -> CapacityObjective:

@@ -57,6 +57,7 @@ class EffectsPage(Page):
     """The page on which treatments matter and by how much, made by `effects_page`."""
 
     notebook = "config_effects"
+    compares_treatments = True  # whether comparisons of single treatments answer the question
 
     @cached_property
     def strata(self) -> dict[str, EffectsPage]:
@@ -268,10 +269,12 @@ class EffectsPage(Page):
         return lines if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline, *lines]
 
     def next_line(self) -> str:
-        """Return what would decide what the run left open; "" if nothing is open."""
+        """Return what would decide what the run left open; "" if nothing is, or if treatments are not the question."""
         record = self.data.run_record
         if not record.is_finished:
             return record.run_command
+        if not self.compares_treatments:
+            return ""
         return next_step(self.analysis, None if record.imported else record.run_command)
 
 

@@ -42,7 +42,10 @@ RELEVANT_KINDS = ("better", "worse")
 
 
 def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
-    """Return sentences on next steps and, if a group of factors should be split, (file name, text) of that study."""
+    """Return sentences on next steps and, if a group of factors should be split, (file name, text) of that study.
+
+    There are no sentences if nothing is open.
+    """
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return ["Nothing was compared: repair what the answer names, and run again."], None
     relevant = [e for e in (*result.interactions, *result.main_effects) if e.verdict.kind in RELEVANT_KINDS]
@@ -59,8 +62,6 @@ def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str],
     if undecided:
         hint = "more blocks decide what is undecided, at the numbers that its sentence gives"
         lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {hint}.")
-    if not lines:
-        lines = ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
     return lines, _follow_up_file(study, {name: factors[name] for name in groups}) if groups else None
 
 
@@ -90,6 +91,7 @@ class FactorialPage(EffectsPage):
     """The page on the effect of every factor and pair, made by `factorial_page`."""
 
     notebook = "factorial"
+    compares_treatments = False
 
     @cached_property
     def result(self) -> FactorialAnalysis:
@@ -150,7 +152,11 @@ class FactorialPage(EffectsPage):
         """Show proposed next runs: splitting groups with an effect, separating confounded pairs, adding blocks."""
         lines, study = follow_up_study(self.data.study, self.result)
         file = (Paragraph("This study does it (", Code(study[0]), "):"), Preformatted(study[1])) if study else ()
-        return Block(lines_list(lines), *file)
+        return Block(lines_list(lines or [NOTHING_OPEN]), *file)
+
+    def next_line(self) -> str:
+        """Return the first of the next steps; "" if nothing is open."""
+        return super().next_line() or "".join(follow_up_study(self.data.study, self.result)[0][:1])
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
@@ -169,6 +175,7 @@ class FactorialPage(EffectsPage):
         return [answer.headline, *(line.sentence for line in self._effect_lines())]
 
 
+NOTHING_OPEN = "Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."
 EFFECTS_NOTE = (
     "Change: one contrast per block, the analysis that the verdicts use; p is adjusted for all {number} effects "
     "({adjusted}). Pooled: least squares and analysis of variance (type 2) with one scatter for all; its p is plain. "

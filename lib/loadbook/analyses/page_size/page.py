@@ -94,6 +94,7 @@ class PageSizePage(EffectsPage):
     """The page on the page size from which on the network is the limit, made by `page_size_page`."""
 
     notebook = "page_size_tps"
+    compares_treatments = False
 
     @cached_property
     def result(self) -> PageSizeResult:
@@ -166,11 +167,6 @@ class PageSizePage(EffectsPage):
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the headline, errors, and a line per curve."""
         return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
-
-    def next_line(self) -> str:
-        """Return how an unfinished run goes on; "" for others, as single comparisons are not the question."""
-        record = self.data.run_record
-        return "" if record.is_finished else record.run_command
 
 
 def cost_table(result: PageSizeResult) -> Table:
