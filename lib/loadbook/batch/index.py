@@ -36,11 +36,12 @@ def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
     summary, verdict, checks = entry.summary, entry.summary.get("verdict"), check_texts(entry.summary)
     requests = {"subset {}": entry.subset, "{} blocks": entry.blocks, "{} blocks more": entry.more}
     parameters = [f"{name} = {value}" for name, value in entry.parameters.items()]
+    next_step = entry.next or summary.get("next")
     lines = [
         f"{verdict['glyph']} {verdict['sentence']}" if verdict else "",
         " · ".join(checks),
         entry.reason,
-        f"next: {entry.next}" if entry.next else "",
+        f"next: {next_step}" if next_step else "",
     ]
     state = CI_STATES.get(entry.exit_code, "done") if entry.state == "done" else entry.state
     resume = f"loadbook batch {shlex.quote(batch_file)}" + " --failed" * (entry.state == "failed")

@@ -230,12 +230,12 @@ def _build_page(
     on_message: OnMessage,
     timeout_s: float | None,
 ) -> None:
-    study, names = plan.study.name, plan.study.notebooks
+    study, names = built.study, plan.study.notebooks
     page, out = place.page_path(name, name == names[0]), place.executed_path(name, name == names[0])
     on_message(f"{study}: notebook {name}")
     try:
         summary = notebooks.execute_notebook(layout, name, given, out, timeout_s)
-        breadcrumbs = page_breadcrumbs(plan, built.run, name, place)
+        breadcrumbs = page_breadcrumbs(study, plan, built.run, name, place)
         html.export_html(out, page, f"{plan.study.question} · {study}", breadcrumbs)
         if place.markdown:
             html.export_markdown(out, page.with_suffix(".md"))
@@ -251,9 +251,9 @@ def _build_page(
         built.summary.setdefault("more", {})[_page_name(name)] = page.name
 
 
-def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
+def page_breadcrumbs(study: str, plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
     """Return (text, target) of the links above a page: index, other pages, history, comparisons, earlier runs."""
-    study, names = plan.study.name, plan.study.notebooks
+    names = plan.study.notebooks
     titles = {n: "verdicts" if n == names[0] else _page_name(n) for n in names if n != name}
     others = [(title, place.page_path(n, n == names[0]).name) for n, title in titles.items()]
     runs = html.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []

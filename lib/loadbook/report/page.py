@@ -214,7 +214,7 @@ class Page:
         """Return the summary of this run for the index page and the command line."""
         return {
             "notebook": self.notebook,
-            "study": self.data.study.name,
+            "study": self.data.name,
             "run": self.data.run,
             "question": self.data.study.question,
             "started": self.data.run_record.started,

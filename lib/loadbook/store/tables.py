@@ -115,6 +115,11 @@ class RunData(RunConditions):
         return f"RunData(run {self.run} of {self.study.name}, {len(self.trials)} trials, in {self.paths.raw})"
 
     @property
+    def name(self) -> str:
+        """Return the name by which commands find the run: that of its study, or of an example of loadbook."""
+        return self.paths.processed.parent.name
+
+    @property
     def tools(self) -> tuple[str, ...]:
         """Return the names of the load generators of this run, in the order of the plan."""
         return self.study.tools_of(self.plan["treatments"])

@@ -134,7 +134,7 @@ def test_page_size_reports_network_limit_and_equivalent_tiers() -> None:
     said = words.headline(found).replace("\xa0", " ")
     assert said == "From 256 KiB on the network is the limit (large balancer); never for 2 of 4 curves."
     nowhere = replace(found, bottlenecks=dict.fromkeys(found.bottlenecks, "C"))
-    assert "At no size up to 512 KiB is the network the limit: it is the balancer CPU at 24 of 24 points" in (
+    assert "At no size up to 512 KiB is the network the limit: the balancer CPU is full at 24 of 24 points" in (
         words.headline(nowhere).replace("\xa0", " ")
     )
     assert words.headline(replace(found, bottlenecks={})).startswith("Not known")

@@ -107,7 +107,9 @@ def project(root: Path) -> PageSizePage:
 
 def test_page_size_page_answers_the_question_and_shows_curves(tmp_path: Path) -> None:
     page = project(tmp_path)
-    assert "is the network the limit" in page.answer().text
+    assert page.answer().text.startswith("Not known if the network is the limit, as no link’s rate is known: the web CPU")
+    assert page.summary()["verdict"]["word"] == "not known"
+    assert page.summary()["next"].startswith("set link_mbit of the hosts in the hosts file")
     curves = page.curves().text.replace("\xa0", " ")
     assert "all arms: from 3" in curves and "bytes cost more than the request" in curves
     assert "Per request, ms" in curves and "8 KiB" in curves

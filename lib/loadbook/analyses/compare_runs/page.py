@@ -359,7 +359,7 @@ def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], 
         page, executed = place.page_path(name, True), place.executed_path(name, True)
         if page.is_file() and executed.is_file():
             html.export_html(
-                executed, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, run, name, place)
+                executed, page, f"{plan.study.question} · {study}", page_breadcrumbs(study, plan, run, name, place)
             )
     except (LoadbookError, LookupError, TypeError) as error:  # for example, the run was deleted
         on_message(f"{study}: its own page has no link to this one: {error}")

@@ -19,6 +19,7 @@ from loadbook.report.strips import effect_interval, interval_records
 from loadbook.stats.analyse import combine_strata
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.next_step import next_step
+from loadbook.store.paths import EXAMPLES
 from loadbook.store.tables import strata_of
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ class EffectsPage(Page):
         return Block(*(Group(Heading(capitalise_first(name)), block) for name, block in blocks.items()))
 
     def answer(self) -> Block:
-        """Show the answer to the study's question, its support, and the number of treatments per verdict."""
-        return Block(self.answer_summary().nodes)
+        """Show the answer to the study's question, its support, the number of treatments per verdict, the next step."""
+        answer, step = self.answer_summary(), self.next_line()
+        is_said = step and step in answer.headline
+        return Block(answer.nodes, note(f"Next: {step}") if step and not is_said else None)
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer to the study's question.
@@ -273,8 +276,8 @@ class EffectsPage(Page):
         record = self.data.run_record
         if not record.is_finished:
             return record.run_command
-        if not self.compares_treatments:
-            return ""
+        if not self.compares_treatments or record.replay or self.data.name in EXAMPLES:
+            return ""  # the hosts of a replay or of an example are not there
         return next_step(self.analysis, None if record.imported else record.run_command)
 
 

@@ -155,6 +155,13 @@ class PageSizePage(EffectsPage):
             lines.append(f"{second}, all sizes: {errors_sentence(compared, reference, first)}")
         return lines
 
+    def next_line(self) -> str:
+        """Return how an unfinished run goes on, or how the link's rate becomes known; "" if nothing is open."""
+        text, record = super().next_line(), self.data.run_record
+        if text or record.imported or self.result.link_bytes_per_s is not None:
+            return text
+        return "set link_mbit of the hosts in the hosts file (in the lab: study page-size-tps-link), and run again"
+
     def jmeter(self) -> Block:
         """Show the results under JMeter's own column names, if JMeter measured."""
         tables = jmeter_tables(self.data, self.labels)

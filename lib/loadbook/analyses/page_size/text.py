@@ -115,6 +115,8 @@ def headline(result: PageSizeResult) -> str:
         return f"No answer: at no size do {MIN_BLOCKS} trials count."
     sizes = {one.name: result.network_limited_from(one) for one in series}
     limited_from = {name: size for name, size in sizes.items() if size is not None}
+    if not limited_from and result.link_bytes_per_s is None:
+        return f"Not known if the network is the limit, as no link’s rate is known{_other_limit_text(result)}."
     if not limited_from:
         last = size_text(result.measured_sizes_b[-1])
         return f"At no size up to {last} is the network the limit{_other_limit_text(result)}."
@@ -147,8 +149,9 @@ def network_limit_text(result: PageSizeResult) -> str:
     """Return the answer as a short text for the index page."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
-    limited = any(result.network_limited_from(series) for series in result.series)
-    return "network" if limited else "not the network"
+    if any(result.network_limited_from(series) for series in result.series):
+        return "network"
+    return NOT_KNOWN if result.link_bytes_per_s is None else "not the network"
 
 
 def _common_name(result: PageSizeResult, names: set[str]) -> str:
@@ -168,7 +171,7 @@ def _other_limit_text(result: PageSizeResult) -> str:
     if not counts:
         return ": nothing watched was full"
     letter, number = counts.most_common(1)[0]
-    return f": it is the {BOTTLENECK_NAMES[letter]} at {number} of {len(arms)} points"
+    return f": the {BOTTLENECK_NAMES[letter]} is full at {number} of {len(arms)} points"
 
 
 def supporting_text(result: PageSizeResult) -> str:
