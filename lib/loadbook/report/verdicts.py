@@ -202,6 +202,21 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     return Table("Effects", columns, cells, frozenset(checks[:1]))
 
 
+def level_note(analysis: Analysis) -> str:
+    """Return why the levels in the table do not give the changes, if the host changed its speed; "" if they do."""
+    rows = [row for row in analysis.rows if row.verdict and row.verdict.comparison.effect is not None]
+    for row in rows:
+        assert row.verdict is not None
+        comparison, own, other = row.verdict.comparison, row.median, _reference(analysis, row).median
+        if not (own and other and comparison.ci95) or comparison.ci95[0] <= own / other - 1 <= comparison.ci95[1]:
+            continue
+        return (
+            f"{level_header(analysis)}: median over all trials of a treatment. A change compares trials of one block, "
+            "so where the host changed its speed from block to block, the medians alone do not give it."
+        )
+    return ""
+
+
 def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]:
     """Return treatment -> label, with the treatment's key added if figures write the key (their font lacks letters)."""
     from loadbook.report.figures.base import treatment_names

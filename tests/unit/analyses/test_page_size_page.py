@@ -107,7 +107,7 @@ def project(root: Path) -> PageSizePage:
 
 def test_page_size_page_answers_the_question_and_shows_curves(tmp_path: Path) -> None:
     page = project(tmp_path)
-    assert page.answer().text.startswith("Not known if the network is the limit, as no link’s rate is known: the web CPU")
+    assert page.answer().text.startswith("Not known if the network is the limit, as no link’s rate is known: the web")
     assert page.summary()["verdict"]["word"] == "not known"
     assert page.summary()["next"].startswith("set link_mbit of the hosts in the hosts file")
     curves = page.curves().text.replace("\xa0", " ")

@@ -16,6 +16,7 @@ from loadbook.report.html import forbidden_content
 from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
 from loadbook.report.page import scope_parts
 from loadbook.report.sections import ValidityMessage
+from loadbook.report.verdicts import level_note
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from mock_pages import page_of, text_of
@@ -44,6 +45,15 @@ def test_scope_has_the_range_of_sizes_where_treatments_answer_with_different_pag
     sizes = is_first.map({True: 128.0, False: 512 * 1024.0})
     page.data = replace(usual.data, trials=usual.data.trials.assign(response_bytes=sizes))
     assert "· pages of 128\xa0B to 512.0\xa0KiB on " in page.scope().text
+
+
+def test_table_says_why_medians_do_not_give_the_changes_of_a_host_that_changed_its_speed(usual):
+    assert level_note(usual.analysis) == "" and "A change compares trials of one block" not in usual.effects().text
+    base = usual.analysis.baseline
+    rows = [replace(row, median=row.median * (0.8 if row.treatment == base else 1)) for row in usual.analysis.rows]
+    assert level_note(replace(usual.analysis, rows=tuple(rows))).startswith(
+        "ok/s: median over all trials of a treatment"
+    )
 
 
 def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):

@@ -126,7 +126,9 @@ class EffectsPage(Page):
             shown = self.distribution_figure
             picture = HtmlOnly(Picture(shown)) if shown.profiles else None
             return Block(self.effects_table(), picture, lines)
-        return Block(HtmlOnly(Picture(figure(self.analysis))), lines, self.effects_table())
+        about = verdicts.level_note(self.analysis)
+        picture = HtmlOnly(Picture(figure(self.analysis)))
+        return Block(picture, lines, self.effects_table(), note(about) if about else None)
 
     @property
     def _is_compared(self) -> bool:
