@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -180,6 +181,9 @@ def test_latency_by_percentile_of_trials_without_request_logs_has_their_medians(
     assert shares == (0.5, 0.25, 0.1, 0.01) and times[-1] == pytest.approx(median)
     assert "nothing is tested on it" in page.latency().html and "p99 " in figure.alt_text
     assert {label.get_text() for label in figure.draw().axes[0].get_xticklabels()} == {"p50", "p75", "p90", "p99"}
+    assert re.match(r"Medians over (\d+ to )?\d+ trials of each treatment: it describes", figure.caption)
+    few = {p: (own[own["block"] <= 2], analysis) for p, (own, analysis) in page.panels.items()}
+    assert "so few that chance may order the lines" in LatencyDistributionFigure(page.analysis, {}, few).caption
 
 
 def test_carry_over_with_too_few_trials_is_reported(run: RunData) -> None:

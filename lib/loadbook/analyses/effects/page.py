@@ -17,6 +17,7 @@ from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Pi
 from loadbook.report.page import Page, load_run_data
 from loadbook.report.strips import effect_interval, interval_records
 from loadbook.stats.analyse import combine_strata
+from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.next_step import next_step
 from loadbook.store.paths import EXAMPLES
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # further figures in a part that opens on a click; limited so that a page stays below 2 MB
 LATENCY_BLOCKS_HINT = "With latency_blocks = 6 in its study, a run has plain blocks for latencies, too."
+FEW_LATENCY_BLOCKS = (
+    f"The study has fewer than {MIN_BLOCKS} blocks for latencies: a picture only. "
+    f"With latency_blocks = {MIN_BLOCKS} they are compared."
+)
 LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
 STARTS = {"latency_intended": ", from the intended start", "service_time": ", from the actual start"}
 PERCENTILE_DEFINITIONS = {
@@ -174,6 +179,7 @@ class EffectsPage(Page):
         return Block(
             Picture(self.latency_figure),
             note(self._tail_note()),
+            note(FEW_LATENCY_BLOCKS) if 0 < self.data.plan.get("latency_blocks", 0) < MIN_BLOCKS else None,
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
             # of a page without comparison it is at the top
             Picture(self.distribution_figure) if self._is_compared and self.distribution_figure.profiles else None,

@@ -17,6 +17,7 @@ from loadbook.core.units import format_duration, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.request_logs.summary import ExceedanceCurve
+from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.headline import neutral_headline, open_claim_sentence
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
@@ -211,6 +212,7 @@ class LatencyDistributionFigure(base.ReportFigure):
     ) -> None:
         self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
         self.medians = _median_profiles(percentiles or {}, set(curves))
+        self.trials = _counting_trials(percentiles or {}, set(self.medians))
         drawn = {name: (curve.shares_slower, curve.times_s) for name, curve in curves.items()} | self.medians
         order = [row.treatment for row in analysis.rows if row.treatment in drawn]
         self.profiles: dict[str, Profile] = {name: drawn[name] for name in order}
@@ -263,7 +265,10 @@ class LatencyDistributionFigure(base.ReportFigure):
     def caption(self) -> str:
         """A description of the figure, and the remark that no verdict is based on it."""
         if not self.curves:
-            return "Medians over the counting trials: it describes, and nothing is tested on it."
+            least, most = min(self.trials, default=0), max(self.trials, default=0)
+            number = f"{least} to {pluralize(most, 'trial')}" if least < most else pluralize(most, "trial")
+            few = ", so few that chance may order the lines" if least < MIN_BLOCKS else ""
+            return f"Medians over {number} of each treatment{few}: it describes, and nothing is tested on it."
         requests = sum(c.requests for c in self.curves.values())
         trials = pluralize(sum(c.trials for c in self.curves.values()), "trial")
         together = f"{requests:,} requests of {trials}, put together for the picture"
@@ -310,3 +315,13 @@ def _median_profiles(percentiles: Percentiles, others: set[str]) -> dict[str, Pr
 
 def _time_at(curve: ExceedanceCurve, share: float) -> float:
     return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))
+
+
+def _counting_trials(percentiles: Percentiles, treatments: set[str]) -> list[int]:
+    """Return the number of valid trials of each of these treatments, of the percentile that most of them have."""
+    counts: dict[str, int] = {}
+    for values, _ in percentiles.values():
+        usable = values[values["valid"] & (values["value"] > 0)]
+        for treatment, number in usable.groupby("treatment").size().items():
+            counts[str(treatment)] = max(int(number), counts.get(str(treatment), 0))
+    return [number for treatment, number in counts.items() if treatment in treatments]
