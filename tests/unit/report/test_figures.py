@@ -396,6 +396,17 @@ def test_host_metrics_figure_reports_a_briefly_saturated_driver():
     assert "the driver had room except in" in host_metrics(m, traces=full).caption
 
 
+def test_host_metrics_figure_says_that_others_used_the_full_driver():
+    m = mock("plain")
+    driver = next(alias for alias, host in m.hosts.items() if "driver" in host["roles"])
+    full = m.traces.copy()
+    full.loc[(full["host"] == driver) & (full["metric"] == "cpu_busy"), "value"] = 1.0
+    trials = m.trials.loc[m.trials["block"] == 6, "trial"]
+    words = "; other programs used the driver, too"
+    assert words in host_metrics(m, traces=full, foreign={(trials.iloc[0], driver)}).caption
+    assert words not in host_metrics(m, traces=full, foreign={("t9999", driver), (trials.iloc[0], "web")}).caption
+
+
 def test_cores_figure_shows_allowed_cores_and_each_process():
     m = mock("plain")
     drawn = CoresFigure(m.traces, m.trials, m.hosts, m.labels, "gen").draw()

@@ -6,7 +6,7 @@ They show which resources were saturated, whether one of them was the driver's, 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -104,6 +104,7 @@ class HostMetricsFigure(_TimelineFigure):
     rates : trial -> ok responses per second, drawn in the first panel if known.
     samples : the run's table; with it, rates are drawn over time.
     baseline : the treatment whose line is black and dashed.
+    foreign : pairs of trial and host in which other programs used the CPU (rule foreign_cpu).
     block : default: the block in the middle of the run.
     """
 
@@ -113,7 +114,7 @@ class HostMetricsFigure(_TimelineFigure):
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
         links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None,
         rates: Mapping[str, float] | None = None, samples: pd.DataFrame | None = None, baseline: str = "",
-        block: int | None = None,
+        foreign: Collection[tuple[str, str]] = (), block: int | None = None,
     ) -> None:  # fmt: skip
         self.labels, self.baseline = labels, baseline
         number, own, spans = tracks.block_samples(traces, trials, windows or {}, block)
@@ -122,6 +123,8 @@ class HostMetricsFigure(_TimelineFigure):
         shown = [rate, *resources] if rate and resources else resources
         self.timeline = Timeline(number, spans, tuple(shown))
         self.blocks = int(trials["block"].nunique())
+        own_trials, drivers = {s.trial for s in spans}, {a for a in hosts if "driver" in hosts[a].get("roles", [])}
+        self.driver_is_shared = any(trial in own_trials and host in drivers for trial, host in foreign)
         unmonitored = sorted(set(hosts) - set(traces["host"]))
         self.unmonitored = [host_name(numbered(hosts)[alias], alias) for alias in unmonitored]
 
@@ -135,7 +138,9 @@ class HostMetricsFigure(_TimelineFigure):
         labels = run.study.labels
         windows, rates = measured_windows_s(run), values_by_trial(run, "ok_per_s")
         links, baseline = link_capacities(hosts), run.study.baseline
-        return cls(run.traces, run.trials, hosts, labels, links, windows, rates, run.samples, baseline, block)
+        met = run.problems[(run.problems["name"] == "foreign_cpu") & (run.problems["level"] == "doubt")]
+        foreign = set(zip(met["trial"], met["host"], strict=True))
+        return cls(run.traces, run.trials, hosts, labels, links, windows, rates, run.samples, baseline, foreign, block)
 
     @staticmethod
     def has_data(traces: pd.DataFrame) -> bool:
@@ -250,6 +255,7 @@ class HostMetricsFigure(_TimelineFigure):
         driver = "the driver was not watched"
         if any(share > FULL_TIME_SHARE for share in driver_shares):
             driver = "so the tool, not only the server, may have set the numbers"
+            driver += "; other programs used the driver, too (see the doubts)" if self.driver_is_shared else ""
         elif driver_shares:
             moments = max(driver_shares)
             driver = f"the driver had room except in {max(1, round(100 * moments))}{NBSP}% of the time"
