@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.core.units import pluralize
+from loadbook.core.units import format_duration, pluralize
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import plan_study
 from loadbook.store.ledger import (
@@ -162,7 +162,8 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
     if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
         plan, run = plan_study(layout, study, request.subset, request.blocks), new_run_id(layout, study.name)
         blocks = f"{plan.blocks_text} of {len(plan.treatments)}"
-        message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+        took = format_duration(round(plan.hours * 3600))
+        message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {took}"
         message = "; ".join(filter(None, (message, left_out_text(plan.left_out))))
         return RunSelection(run, plan, layout.run(study.name, run), False, message)
     run = layout.resolve_run(study.name, request.resume or "latest")
