@@ -31,11 +31,16 @@ def test_measurement_of_an_interleaved_trial_lasts_from_its_first_slice_to_its_l
     assert sorted({round(span.window, 3) for span in figure.timeline.trials}) == [2.965, 4.0]
 
 
-def test_treatments_that_are_measured_by_turns_have_one_window_and_one_name_in_the_figure(tmp_path: Path) -> None:
+def test_treatments_that_are_measured_by_turns_have_one_window_and_a_legend_in_the_figure(tmp_path: Path) -> None:
     data = load_run(make_project(tmp_path, {"baseline": Arm(), "aa": Arm(check="aa")}, name="aa", blocks=6), "aa")
     plain = HostMetricsFigure.from_run(data, block=1)
     interleaved = HostMetricsFigure.from_run(replace(data, trials=data.trials.assign(execution="interleaved")), block=1)
     assert [len(window) for window in plain.timeline.windows] == [1, 1]
     assert [len(window) for window in interleaved.timeline.windows] == [2]
-    (name,) = (text.get_text() for text in interleaved.draw().texts if "treatments" in text.get_text())
-    assert name == "2 treatments by turns"
+    names = [text.get_text() for text in interleaved.draw().texts]
+    assert [name for name in names if name[:1] in "-—"] == ["- - baseline", "— aa"]
+    left_out = data.trials.assign(execution="interleaved", valid=data.trials["treatment"] != "aa")
+    texts = [
+        text.get_text() for text in HostMetricsFigure.from_run(replace(data, trials=left_out), block=1).draw().texts
+    ]
+    assert "— aa ✕ not counted" in texts

@@ -192,9 +192,11 @@ class HostMetricsFigure(_TimelineFigure):
     def _legend(self) -> list[list[tuple[str, str]]]:
         """Return the lines of texts (with their colours) that name the treatments of a shared window; [] for others."""
         lines, room = list[list[tuple[str, str]]](), 0.0
+        counting = {span.treatment for span in self.timeline.trials if span.valid}
         for treatment, colour in self.colours.items() if len(self.timeline.windows) == 1 else ():
             mark = "- - " if treatment == self.baseline else "— "
-            text = mark + base.shorten(base.drawable(self.labels.get(treatment, treatment), treatment), 2.2, NAME_PT)
+            name = base.shorten(base.drawable(self.labels.get(treatment, treatment), treatment), 2.2, NAME_PT)
+            text = f"{mark}{name}" + ("" if treatment in counting else " ✕ not counted")
             room -= base.text_width(text, NAME_PT) + LEGEND_GAP_IN
             if room < 0:
                 lines.append([])
