@@ -104,11 +104,11 @@ class BulletList(Element):
 
 
 class Details(Element):
-    """Nodes that HTML shows after a click on their summary."""
+    """Nodes that HTML shows after a click on their summary, or that a click hides if they are open."""
 
-    def __init__(self, summary: str, *children: Content) -> None:
+    def __init__(self, summary: str, *children: Content, is_open: bool = False) -> None:
         super().__init__(*children)
-        self.summary = summary
+        self.summary, self.is_open = summary, is_open
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def to_html(node: Content) -> Markup:
         case Details():
             summary = _tag("summary", to_html(node.summary))
             inside = Markup("{}\n{}\n").format(summary, _join(to_html, node.children))
-            return _tag("details", inside)
+            return _tag("details", inside, {"open": "open" if node.is_open else ""})
         case Definitions():
             rows = (_tag("dt", to_html(name)) + _tag("dd", to_html(value)) for name, value in node.pairs)
             return _tag("dl", Markup("\n").join(rows), {"class": "facts"})

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3
+MOST_OPEN_LINES = 12  # of configuration that differ: they are the question of such a study
 SAME_SIZE = 1.1  # sizes of responses up to this ratio are those of one page with other headers
 
 
@@ -182,15 +183,18 @@ class Page:
         changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
         words = enumerate((data.study.background or "").split("`"))
         background = Paragraph(*(Code(text) if number % 2 else text for number, text in words))
-        differences = sections.config_differences(data).items()
+        differences = list(sections.config_differences(data).items())
         lines = [Group(Paragraph(Strong(name)), Preformatted(text)) for name, text in differences]
+        few = sum(text.count("\n") + 1 for _, text in differences) <= MOST_OPEN_LINES
         unchanged = "Every recorded fact was the same before and after the run."
         return Block(
             HtmlOnly(background) if data.study.background else None,
             Heading("How do the treatments differ?"),
             sections.treatment_differences(data),
             note("“=” is the baseline’s value."),
-            Details("The lines of configuration that differ from the baseline’s", *lines) if lines else None,
+            Details("The lines of configuration that differ from the baseline’s", *lines, is_open=few)
+            if lines
+            else None,
             Heading("On which hosts?"),
             sections.host_table(data),
             Details("Every other recorded fact", others) if others.rows else None,

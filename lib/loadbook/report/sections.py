@@ -8,9 +8,10 @@ drivers also their start offsets and latencies per driver.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,7 @@ BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 MAX_DIFF_LINES = 40
 FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
 PRIVATE_FACTS = (BOOT_ID_FACT, MACHINE_FACT)  # they identify a machine: left out of reports
+_LIVE_PORT = re.compile(r"https?://[^/\s]*:(\d+)/")  # in the evidence that a service is live
 _GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids that differ in each trial's configuration
 
 
@@ -91,7 +93,7 @@ def config_differences(data: RunData) -> dict[str, str]:
     noise = set(_diff_lines(base[0], base[-1]))
     diffs = {}
     for name, own in texts.items():
-        lines = [line for line in _diff_lines(base[0], own[0]) if line not in noise] if own else []
+        lines = _count_repeats(line for line in _diff_lines(base[0], own[0]) if line not in noise) if own else []
         if lines:
             diffs[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
     return diffs
@@ -105,15 +107,25 @@ def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
 
 
 def _config_lines(folder: Path) -> Iterator[str]:
-    for service in trial_record.read_trial(folder).services:
+    services = trial_record.read_trial(folder).services
+    ports = {match[1] for service in services if (match := _LIVE_PORT.search(service.live_evidence or ""))}
+    # the ports of a trial are loadbook's own: those of treatments that take turns differ
+    generated = re.compile("|".join([_GENERATED_ID.pattern, *(rf"\b{port}\b" for port in sorted(ports))]))
+    for service in services:
         for name in service.config_files:
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
-            yield from (_GENERATED_ID.sub("…", line.strip()) for line in text.splitlines() if line.strip())
+            yield from (generated.sub("…", line.strip()) for line in text.splitlines() if line.strip())
 
 
 def _diff_lines(before: list[str], after: list[str]) -> list[str]:
     lines = difflib.unified_diff(before, after, n=0, lineterm="")
     return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+
+
+def _count_repeats(lines: Iterable[str]) -> list[str]:
+    """Return lines in which consecutive equal ones are one line with their number."""
+    counts = [(line, sum(1 for _ in same)) for line, same in itertools.groupby(lines)]
+    return [line if number == 1 else f"{line}   ({number} times)" for line, number in counts]
 
 
 def host_table(data: RunData) -> Table:

@@ -45,7 +45,7 @@ LatencyPanels = Mapping[str, tuple["pd.DataFrame", Analysis]]
 class AnswerSummary:
     """The answer of a page: `kind` sets the bar's colour; sentences on more or fewer `errors` precede the headline.
 
-    `counts` are texts with the number of treatments per verdict.
+    `counts` are texts with the number of treatments per verdict, `step` is what would decide what is open.
     """
 
     kind: str
@@ -55,6 +55,7 @@ class AnswerSummary:
     support: str
     errors: tuple[str, ...]
     counts: tuple[Span, ...]
+    step: str = ""
 
     @property
     def nodes(self) -> Division:
@@ -64,6 +65,7 @@ class AnswerSummary:
             Paragraph("Given that: " if self.errors else None, self.headline, css="headline"),
             Paragraph(self.support) if self.support else None,
             HtmlOnly(BulletList(self.counts, css="counts")),
+            Paragraph(f"Next: {self.step}", css="soft") if self.step and self.step not in self.headline else None,
             css=f"answer bar-{self.kind}",
         )
 

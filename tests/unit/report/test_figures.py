@@ -211,6 +211,14 @@ def test_order_figure_reports_drift():
     assert OrderFigure(m.analysis, m.values).caption.startswith("No: block medians lie up to 4.3\u00a0% apart")
 
 
+def test_order_figure_of_an_import_without_random_order_says_that_it_could_explain_the_effects():
+    m = mock("plain")
+    figure = OrderFigure(m.analysis, m.values, is_confounded=True)
+    assert figure.caption.startswith("It could: the order is not random (see the doubts), and block medians lie")
+    assert not any("random order" in text for text in words(figure.draw()))
+    assert any("in random order" in text for text in words(OrderFigure(m.analysis, m.values).draw()))
+
+
 def test_order_figure_reports_incomplete_blocks():
     m = mock("plain")
     assert OrderFigure(m.analysis, m.values[m.values["slot"] != 5]).caption.startswith("Hardly")

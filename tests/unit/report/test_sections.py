@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +11,9 @@ import pandas as pd
 import pytest
 
 from loadbook.core.validity_rules import rule_title
+from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import (
+    config_differences,
     driver_latency_table,
     driver_scope,
     fact_changes_table,
@@ -17,8 +21,9 @@ from loadbook.report.sections import (
     provenance_pairs,
     trial_table,
 )
+from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
-from recorded_run import STUDY, ingested_run
+from recorded_run import INTERLEAVED_FIXTURE, STUDY, ingested_run
 from run_records import make_run_record
 
 
@@ -124,3 +129,13 @@ def test_table_of_trials_names_the_rules_that_a_trial_broke(tmp_path) -> None:
     assert [row["Validity"] for row in rows[:2]] == [rule_title("driver_cpu"), "–"]
     assert rows[1]["Took, s"] == "2.3" and rows[1]["Treatment"] == data.trials.loc[second, "treatment"].upper()
     assert [row["Slot"] for row in rows[:3]] == ["1", "2", "3"] and rows[0]["Errors"] == "0"
+
+
+def test_configurations_of_treatments_that_take_turns_do_not_differ_by_their_ports(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    shutil.copytree(INTERLEAVED_FIXTURE, tmp_path / "data" / "raw" / "interleaved")
+    (run,) = layout.runs("interleaved")
+    ingest(layout.run("interleaved", run))
+    lines = "\n".join(config_differences(load_run(layout, "interleaved", run)).values()).splitlines()
+    assert lines[:2] == ["-tcp_nopush off;", "+tcp_nopush on;"] and not any("listen" in line for line in lines), lines
+    assert len(set(lines)) == len(lines), "equal lines below each other are counted"

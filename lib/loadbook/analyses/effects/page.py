@@ -90,9 +90,7 @@ class EffectsPage(Page):
 
     def answer(self) -> Block:
         """Show the answer to the study's question, its support, the number of treatments per verdict, the next step."""
-        answer, step = self.answer_summary(), self.next_line()
-        is_said = step and step in answer.headline
-        return Block(answer.nodes, note(f"Next: {step}") if step and not is_said else None)
+        return Block(replace(self.answer_summary(), step=self.next_line()).nodes)
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer to the study's question.

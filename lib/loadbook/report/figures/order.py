@@ -39,11 +39,14 @@ class OrderFigure(base.ReportFigure):
     analysis : the analysis of the metric to draw.
     values : `RunData.values` of that metric.
     exclusion_reasons : excluded trial -> reason in a few words.
+    is_confounded : whether the order of imported trials is not random (rule order_not_random).
     """
 
     def __init__(
-        self, analysis: Analysis, values: pd.DataFrame, exclusion_reasons: Mapping[str, str] | None = None
-    ) -> None:
+        self, analysis: Analysis, values: pd.DataFrame, exclusion_reasons: Mapping[str, str] | None = None,
+        is_confounded: bool = False,
+    ) -> None:  # fmt: skip
+        self.is_confounded = is_confounded
         self.analysis, self.values, self.exclusion_reasons = analysis, values, exclusion_reasons or {}
         self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.outliers = find_outliers(values)
@@ -55,7 +58,7 @@ class OrderFigure(base.ReportFigure):
         values = run.values(analysis.metric, analysis.statistic)
         if not (values["value"] > 0).any():
             raise UsageError(f"no trial has a positive {analysis.metric}", "another metric: run.metrics")
-        return cls(analysis, values, exclusion_reasons)
+        return cls(analysis, values, exclusion_reasons, bool((run.problems["name"] == "order_not_random").any()))
 
     @cached_property
     def styles(self) -> dict[str, palette.VerdictStyle]:
@@ -109,8 +112,8 @@ class OrderFigure(base.ReportFigure):
         title = "drift: each trial against its own treatment’s median; line = block median"
         sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
         most = self.values.groupby("block").size().max()
-        order = "searched in rounds" if self.metric.name == CAPACITY else "in random order"
-        title = f"block (order of execution; {most} trials {order} in each)"
+        order = " searched in rounds" if self.metric.name == CAPACITY else " in random order"
+        title = f"block (order of execution; {most} trials{'' if self.is_confounded else order} in each)"
         sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
         self._add_hover_areas(sheet, limits, right)
         return sheet
@@ -229,6 +232,8 @@ class OrderFigure(base.ReportFigure):
         by_block = self.drift[1]
         spread = math.expm1(by_block.max() - by_block.min()) if len(by_block) > 1 else 0.0
         drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
+        if self.is_confounded:
+            return f"It could: the order is not random (see the doubts), and {drift}."
         incomplete = int((per_block < self.values["treatment"].nunique()).sum())
         if incomplete:
             lacking = f"{incomplete} of {len(per_block)} blocks lack a treatment"
