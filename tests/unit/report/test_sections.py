@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,7 +137,13 @@ def test_configurations_of_treatments_that_take_turns_do_not_differ_by_their_por
     layout = Layout(tmp_path)
     shutil.copytree(INTERLEAVED_FIXTURE, tmp_path / "data" / "raw" / "interleaved")
     (run,) = layout.runs("interleaved")
-    ingest(layout.run("interleaved", run))
+    paths = layout.run("interleaved", run)
+    ingest(paths)
+    for trial in paths.trials.iterdir():  # another port than those of the baseline
+        record = trial / "trial.json"
+        if json.loads(record.read_text())["treatment"] == "on":
+            for file in (record, *trial.glob("*/nginx.conf")):
+                file.write_text(re.sub(r":180\d\d\b", ":18999", file.read_text()))
     lines = "\n".join(config_differences(load_run(layout, "interleaved", run)).values()).splitlines()
     assert lines[:2] == ["-tcp_nopush off;", "+tcp_nopush on;"] and not any("listen" in line for line in lines), lines
     assert len(set(lines)) == len(lines), "equal lines below each other are counted"
