@@ -168,7 +168,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
             flagged.setdefault(flag, []).append(row.label)
     for flag, labels in flagged.items():
         level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # may not hold in the next run
-        messages.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
+        messages.append(ValidityMessage("comparison", f"Effect of {join_words(labels)}", level, 0, flag))
     unseen = "a change that is known to matter was not found, so smaller ones may be missed: more blocks, less noise"
     for row in analysis.of_kind("control"):
         if row.passed is False:

@@ -99,7 +99,7 @@ def neutral_headline(analysis: Analysis) -> str:
     rows = analysis.of_kind("treatment")
     is_limited = any(row.verdict and row.verdict.resolution for row in rows)
     if analysis.resolution and is_limited and not any(_verdict_kind(row) in TOLD for row in rows):
-        return _below_resolution(analysis.resolution)
+        return _below_resolution(analysis)
     return ""
 
 
@@ -246,11 +246,15 @@ def resolution_reason(analysis: Analysis) -> str:
 
 def _below_resolution_text(analysis: Analysis) -> str:
     """Return the neutral headline, with its reason, of what needs a narrow A/A arm and has a wide one."""
-    return f"{_below_resolution(analysis.resolution or 0.0)} {resolution_reason(analysis)}"
+    return f"{_below_resolution(analysis)} {resolution_reason(analysis)}"
 
 
-def _below_resolution(resolution: float) -> str:
-    return f"{NO_VERDICT}{lower_first(resolution_text(resolution))}."
+def _below_resolution(analysis: Analysis) -> str:
+    """Return the neutral headline of a run that cannot tell differences as small as its own, with a single interval."""
+    limit = lower_first(resolution_text(analysis.resolution or 0.0))
+    rows = [row for row in analysis.of_kind("treatment") if _verdict_kind(row) != "invalid"]
+    single = f"{rows[0].label} gives {_interval_text(rows[0])}, but " if len(rows) == 1 else ""
+    return f"{NO_VERDICT}{single}{limit}."
 
 
 def _runner_up_sentence(analysis: Analysis) -> str | None:

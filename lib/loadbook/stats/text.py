@@ -352,7 +352,9 @@ def evidence_text(
 def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     """Return how many more blocks would decide a comparison, and their time if a block takes `block_s` seconds."""
     if verdict.resolution:
-        return f"{resolution_text(verdict.resolution)}."
+        low, high = verdict.comparison.ci95 or (0.0, 0.0)
+        perhaps = "It may be small: d" if low > 0 or high < 0 else "D"
+        return f"{perhaps}{resolution_text(verdict.resolution)[1:]}."
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"

@@ -19,7 +19,7 @@ from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
 
 HEADLINES = {
-    "noisy A/A arm": "No verdict: differences below ",
+    "noisy A/A arm": "No verdict: tcp_nopush on gives +",
     "failed A/A arm": "No verdict: the A/A arm differs from the baseline.",
     "known effect not found": "No verdict: the known effect was not found.",
     "driver at its limit": "No verdict: a driver was at its limit in 60 % of the trials.".replace(" %", "\u00a0%"),

@@ -137,8 +137,8 @@ def test_page_merges_equal_notes_on_several_treatments(usual):
     ]
     found = checks.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
     assert [(s.title, s.text) for s in found if s.name == "comparison"] == [
-        (f"{rows[1].label}; {rows[2].label}", left_out),
-        (rows[2].label, "other"),
+        (f"Effect of {rows[1].label} and {rows[2].label}", left_out),
+        (f"Effect of {rows[2].label}", "other"),
     ]
 
 

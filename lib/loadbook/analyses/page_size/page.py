@@ -160,7 +160,7 @@ class PageSizePage(EffectsPage):
         text, record = super().next_line(), self.data.run_record
         if text or record.imported or self.result.link_bytes_per_s is not None:
             return text
-        return "set link_mbit of the hosts in the hosts file (in the lab: study page-size-tps-link), and run again"
+        return "set link_mbit of the hosts in the hosts file, and run again (in the lab, as root: page-size-tps-link)"
 
     def jmeter(self) -> Block:
         """Show the results under JMeter's own column names, if JMeter measured."""

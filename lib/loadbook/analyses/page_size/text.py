@@ -169,7 +169,7 @@ def _other_limit_text(result: PageSizeResult) -> str:
     arms = [arm for arm in result.size_by_arm if arm in result.bottlenecks]
     counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
     if not counts:
-        return ": nothing watched was full"
+        return ": the services alone filled no CPU"
     letter, number = counts.most_common(1)[0]
     return f": the {BOTTLENECK_NAMES[letter]} is full at {number} of {len(arms)} points"
 
