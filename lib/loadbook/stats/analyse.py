@@ -39,6 +39,7 @@ from loadbook.stats.verdict import (
     aa_state,
     control_state,
     decide_verdict,
+    drop_forecast,
     limit_to_resolution,
 )
 from loadbook.store.tables import (
@@ -210,8 +211,8 @@ def analyse(
     if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
     resolution = results.find_resolution(check_rows)
-    if limited:
-        rows = [replace(r, verdict=r.verdict and limit_to_resolution(r.verdict, resolution)) for r in rows]
+    limit = limit_to_resolution if limited else drop_forecast
+    rows = [replace(r, verdict=r.verdict and limit(r.verdict, resolution)) for r in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
     analysis = results.Analysis(

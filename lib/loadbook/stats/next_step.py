@@ -23,6 +23,8 @@ def next_step(analysis: Analysis, command: str | None) -> str:
     stopping rule, which plans its own blocks.
     """
     state = analysis.stopping_state
+    if command is None and excluded_headline(analysis):
+        return "replace the outputs that do not count (Which trials count?), and import all anew"
     if text := command and _after_exclusions(analysis, command):
         return text
     if not analysis.allows_headline or state.rule != "fixed" or state.pending_reason:

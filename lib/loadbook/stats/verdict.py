@@ -171,17 +171,19 @@ def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> r
     """Return a verdict as undecided if it says something about differences smaller than the resolution.
 
     A difference is told if its whole interval lies beyond the resolution (`benchmarks/simulated/resolution.py`).
-    An undecided verdict loses its forecast, as its own scatter is not what limits it: the A/A arm has the forecast.
     """
-    if resolution is None or verdict.kind == "invalid":
-        return verdict
-    if verdict.kind == "undecided":
-        return replace(verdict, forecast=None)
+    if resolution is None or verdict.kind in ("undecided", "invalid"):
+        return drop_forecast(verdict, resolution)
     interval = verdict.one_sided_bounds or verdict.comparison.ci95 or (0.0, 0.0)
     nearest = min(abs(_log_effect(bound)) for bound in interval)
     if verdict.kind in ("better", "worse") and nearest > math.log1p(resolution) + EFFECT_TOLERANCE:
         return verdict
     return replace(verdict, kind="undecided", resolution=resolution)
+
+
+def drop_forecast(verdict: results.Verdict, resolution: float | None) -> results.Verdict:
+    """Return a verdict without forecast if a wide A/A arm limits the run: its own scatter is not what it needs."""
+    return verdict if resolution is None else replace(verdict, forecast=None)
 
 
 def aa_margin(margin: float, metric: str) -> float:
