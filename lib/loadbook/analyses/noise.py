@@ -420,7 +420,9 @@ class NoisePage(Page):
         """Return the headline and the rate of false alarms for the index page and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
         doubts = len(sections.doubt_messages(self.data))
-        return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts}
+        command = self.data.run_record.run_command
+        step = f"more trials: {command} --blocks {2 * MIN_PAIRS}" if self.record is None else ""
+        return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts, "next": step}
 
 
 def ability_table(record: NoiseRecord) -> Table:

@@ -265,7 +265,9 @@ def doctor(study: str | None, hosts_file: Path | None, as_json: bool) -> None:
     else:  # wide, so that no command is wrapped in a file or pipe
         print_table(headings, rows, fold=headings[1:], width=320)
     missing = sum(check.status == "missing" for check in checks)
-    echo(f"{pluralize(missing, 'thing')} missing" if missing else "nothing is missing", err=True)
+    doubts = sum(check.status == "doubt" for check in checks)
+    noted = f"; {pluralize(doubts, 'doubt')}, marked ?" if doubts else ""
+    echo(f"{pluralize(missing, 'thing')} missing{noted}" if missing else f"nothing is missing{noted}", err=True)
     if missing:
         sys.exit(3)
 

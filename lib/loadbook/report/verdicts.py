@@ -204,13 +204,17 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     return Table("Effects", columns, cells, frozenset(checks[:1]))
 
 
+LEVEL_TOLERANCE = 0.01  # between a change and the ratio of medians
+
+
 def level_note(analysis: Analysis) -> str:
     """Return why the levels in the table do not give the changes, if the host changed its speed; "" if they do."""
     rows = [row for row in analysis.rows if row.verdict and row.verdict.comparison.effect is not None]
     for row in rows:
         assert row.verdict is not None
         comparison, own, other = row.verdict.comparison, row.median, _reference(analysis, row).median
-        if not (own and other and comparison.ci95) or comparison.ci95[0] <= own / other - 1 <= comparison.ci95[1]:
+        limit = max(LEVEL_TOLERANCE, analysis.margin / 2)
+        if not (own and other) or abs(own / other - 1 - (comparison.effect or 0.0)) <= limit:
             continue
         return (
             f"{level_header(analysis)}: median over all trials of a treatment. A change compares trials of one block, "
@@ -283,15 +287,25 @@ def _error_verdict_cell(row: AnalysisRow) -> VerdictCell | str:
 
 
 def latency_table(panels: LatencyPanels, labels: Mapping[str, str]) -> Table:
-    """Return a table by treatment with the median over trials (ms) and the change of every percentile."""
+    """Return a table by treatment with the median over trials (ms) and the change of every percentile.
+
+    A percentile that only some of a treatment's trials have is followed by their number.
+    """
+    import pandas as pd
+
     columns: list[Column] = [Column("Treatment")]
     cells: dict[str, list[str]] = {}
+    counts = {s: own[own["valid"]].groupby("treatment")["value"].count() for s, (own, _) in panels.items()}
+    most = pd.concat(counts.values(), axis=1).max(axis=1)
     for statistic, (_, analysis) in panels.items():
         columns += [Column(f"{statistic}, ms", True), Column("Change, %", True)]
         name = display_names(analysis, labels)
         for row in analysis.rows:
             texts = row_texts(row)
             change = texts.change_number if texts.change == DASH else f"{texts.change_number} ({texts.interval_number})"
-            cells.setdefault(row.treatment, [name[row.treatment]]).extend([milliseconds_text(row.median), change])
+            number, median = int(counts[statistic].get(row.treatment, 0)), milliseconds_text(row.median)
+            if 0 < number < most[row.treatment]:
+                median += f" ({number} of {most[row.treatment]:.0f} trials)"
+            cells.setdefault(row.treatment, [name[row.treatment]]).extend([median, change])
     order = [row.treatment for row in next(iter(panels.values()))[1].rows]
     return Table("Latency", columns, [cells[name] for name in order])

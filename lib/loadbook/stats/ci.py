@@ -281,7 +281,11 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
         return case("passed", sentence)
     if row.check_state == "inconclusive":
         is_narrow = kind == "aa" and row.is_narrow
-        return case("passed", sentence) if is_narrow else case("invalid", sentence, "too noisy to tell")
+        if is_narrow:
+            return case("passed", sentence)
+        limit = margin_text(row.half_width_limit or 0.0)
+        why = f"too noisy to tell: its half-width must be below {limit}, a third of the known effect or the margin"
+        return case("invalid", sentence, why if kind == "aa" and row.half_width_limit else "too noisy to tell")
     if row.check_state != "failed":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it was not checked")
     why = "the A/A arm differs from the baseline" if kind == "aa" else "the known effect was not found"

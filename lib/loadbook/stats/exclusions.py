@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_CAUSES = 2
 
 
+NO_CAPACITY = ExclusionCause("no capacity was found")
+
+
 def with_causes(data: RunTables) -> pd.DataFrame:
     """Return the trials of a run with the columns `gates` and `cause`.
 
@@ -33,6 +36,8 @@ def with_causes(data: RunTables) -> pd.DataFrame:
     usable = (trials["status"] == "ok") & trials["valid"].astype(bool)
     rows = zip(trials["trial"], trials["gates"], trials["status"], strict=True)
     causes = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
+    if data.study.searches_capacity:
+        causes = [NO_CAPACITY if cause == status_cause("invalid") else cause for cause in causes]
     own: Any = [None if used else cause for used, cause in zip(usable, causes, strict=True)]
     return trials.assign(cause=own)
 

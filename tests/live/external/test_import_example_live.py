@@ -54,8 +54,8 @@ def test_import_page_example_prints_the_documented_output(call):
     for command, printed in EXAMPLES[:2]:
         assert same(call(command)) == same(printed)
     said = same(call(EXAMPLES[2][0])).splitlines()
-    assert said[:2] == EXAMPLES[2][1].splitlines()
-    assert said[2].startswith("report: ") and said[2].endswith("by-hand.html")
+    assert said[:3] == EXAMPLES[2][1].splitlines()
+    assert said[3].startswith("report: ") and said[3].endswith("by-hand.html")
 
 
 def test_report_of_an_import_names_its_source_in_the_second_line(call):

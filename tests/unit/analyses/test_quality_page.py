@@ -14,6 +14,7 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality import QualityPage
 from loadbook.report import checks
 from loadbook.report.figures.latency import LatencyDistributionFigure
+from loadbook.report.verdicts import latency_table
 from loadbook.request_logs.read import RequestWriter, summarise
 from loadbook.request_logs.summary import exceedance_curve, merge_times
 from loadbook.stats.carry_over import CarryOver
@@ -182,6 +183,12 @@ def test_latency_by_percentile_of_trials_without_request_logs_has_their_medians(
     assert "nothing is tested on it" in page.latency().html and "p99 " in figure.alt_text
     assert {label.get_text() for label in figure.draw().axes[0].get_xticklabels()} == {"p50", "p75", "p90", "p99"}
     assert re.match(r"Medians over (\d+ to )?\d+ trials of each treatment: it describes", figure.caption)
+    rare = page.panels | {"p99": (page.panels["p99"][0].iloc[:-9], page.panels["p99"][1])}
+    last = page.panels["p99"][0]["treatment"].iloc[-1]
+    assert 0.01 not in LatencyDistributionFigure(page.analysis, {}, rare).profiles[last][0], (
+        "as only some trials have it"
+    )
+    assert any(cell.endswith(" trials)") for row in latency_table(rare, page.labels).rows for cell in row)
     few = {p: (own[own["block"] <= 2], analysis) for p, (own, analysis) in page.panels.items()}
     assert "so few that chance may order the lines" in LatencyDistributionFigure(page.analysis, {}, few).caption
 

@@ -212,7 +212,7 @@ class LatencyDistributionFigure(base.ReportFigure):
     ) -> None:
         self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
         self.medians = _median_profiles(percentiles or {}, set(curves))
-        self.trials = _counting_trials(percentiles or {}, set(self.medians))
+        self.trials = [number for name, number in counting_trials(percentiles or {}).items() if name in self.medians]
         drawn = {name: (curve.shares_slower, curve.times_s) for name, curve in curves.items()} | self.medians
         order = [row.treatment for row in analysis.rows if row.treatment in drawn]
         self.profiles: dict[str, Profile] = {name: drawn[name] for name in order}
@@ -279,7 +279,7 @@ class LatencyDistributionFigure(base.ReportFigure):
         """Instructions for reading the figure."""
         parts = [
             "A line: all requests of the treatment’s counting trials together, but the last 20." if self.curves else "",
-            "A mark: the median of the trials at a percentile that the load generator prints." if self.medians else "",
+            "A mark: the median of the trials at a percentile that each of them has." if self.medians else "",
             "Dashed: the baseline. Verdicts come only from the percentiles of single trials above.",
         ]
         return " ".join(filter(None, parts))
@@ -305,10 +305,12 @@ def _stretched(share_slower: float) -> float:
 def _median_profiles(percentiles: Percentiles, others: set[str]) -> dict[str, Profile]:
     """Return treatment -> (shares of slower requests, medians over valid trials in s), but for `others`."""
     points: dict[str, dict[float, float]] = {}
+    most = counting_trials(percentiles)
     for percentile, (values, _) in percentiles.items():
         usable = values[values["valid"] & (values["value"] > 0)]
-        for treatment, median in usable.groupby("treatment")["value"].median().items():
-            points.setdefault(str(treatment), {})[round(1 - float(percentile[1:]) / 100, 9)] = float(median)
+        for treatment, own in usable.groupby("treatment")["value"]:
+            if len(own) == most[str(treatment)]:  # medians over fewer trials may fall from percentile to percentile
+                points.setdefault(str(treatment), {})[round(1 - float(percentile[1:]) / 100, 9)] = float(own.median())
     known = {name: dict(sorted(own.items(), reverse=True)) for name, own in points.items() if name not in others}
     return {name: (tuple(own), tuple(own.values())) for name, own in known.items() if len(own) > 1}
 
@@ -317,11 +319,11 @@ def _time_at(curve: ExceedanceCurve, share: float) -> float:
     return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))
 
 
-def _counting_trials(percentiles: Percentiles, treatments: set[str]) -> list[int]:
-    """Return the number of valid trials of each of these treatments, of the percentile that most of them have."""
+def counting_trials(percentiles: Percentiles) -> dict[str, int]:
+    """Return treatment -> its number of valid trials, at the percentile that most of them have."""
     counts: dict[str, int] = {}
     for values, _ in percentiles.values():
         usable = values[values["valid"] & (values["value"] > 0)]
         for treatment, number in usable.groupby("treatment").size().items():
             counts[str(treatment)] = max(int(number), counts.get(str(treatment), 0))
-    return [number for treatment, number in counts.items() if treatment in treatments]
+    return counts
