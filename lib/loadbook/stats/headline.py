@@ -241,7 +241,7 @@ def resolution_reason(analysis: Analysis) -> str:
     more = blocks_for_half_width(wide, margin)
     if more is None:
         return f"{sentence} More blocks would not help at this noise (over {MAX_FORECAST_BLOCKS}): quieten the hosts."
-    return f"{sentence} About {pluralize(more, 'more block')} would tell {margin_text(margin)}."
+    return f"{sentence} About {pluralize(more, 'more block')} would narrow it to ±{margin_text(margin)}."
 
 
 def _below_resolution_text(analysis: Analysis) -> str:

@@ -17,7 +17,7 @@ NOISE_OF_IMPORTS = "more runs would not decide at this noise: longer ones, on ho
 
 
 def next_step(analysis: Analysis, command: str | None) -> str:
-    """Return the next step after a run, such as "a new run of 26 blocks would tell 2 %: loadbook run x --blocks 26".
+    """Return the next step after a run, such as "a new run of 26 blocks would decide a: loadbook run x --blocks 26".
 
     `command` runs the study; None for imported results. Returns "" if nothing is open, if a check failed, and under a
     stopping rule, which plans its own blocks.
@@ -35,7 +35,7 @@ def next_step(analysis: Analysis, command: str | None) -> str:
         return ""
     if analysis.wide_arms:
         wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
-        return _new_run(wide, blocks_for_half_width(wide, margin), f"tell {margin_text(margin)}", command)
+        return _new_run(wide, blocks_for_half_width(wide, margin), f"narrow the A/A arm to ±{margin_text(margin)}", command)
     if not undecided:
         return ""
     forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]

@@ -21,7 +21,7 @@ def test_decided_run_has_no_next_step() -> None:
 
 def test_wide_aa_arm_needs_so_many_blocks_that_it_gets_narrower_than_the_margin() -> None:
     analysis = analyse(make_run(WIDE))
-    said = re.fullmatch(r"a new run of (\d+) blocks would probably tell 2.%: loadbook run s --blocks \1",
+    said = re.fullmatch(r"a new run of (\d+) blocks would probably narrow the A/A arm to ±2.%: loadbook run s --blocks \1",
                         next_step(analysis, "loadbook run s"))  # fmt: skip
     again = analysis.row("again")
     assert said and int(said[1]) > 12 * (again.half_width / 0.02) ** 2
