@@ -35,7 +35,9 @@ def next_step(analysis: Analysis, command: str | None) -> str:
         return ""
     if analysis.wide_arms:
         wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
-        return _new_run(wide, blocks_for_half_width(wide, margin), f"narrow the A/A arm to ±{margin_text(margin)}", command)
+        return _new_run(
+            wide, blocks_for_half_width(wide, margin), f"narrow the A/A arm to ±{margin_text(margin)}", command
+        )
     if not undecided:
         return ""
     forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from loadbook.report import palette
+from loadbook.report.figures.axes import line_colours
 from loadbook.report.figures.host_metrics import HostMetricsFigure
 from loadbook.report.figures.tracks import TrialSpan, rate_track, slice_rates
 
@@ -82,3 +83,9 @@ def test_treatments_that_share_a_window_have_lines_and_names_in_colours_of_their
     lines = {line.get_color() for line in drawn.axes[0].lines}
     assert {colours["- - with log"], colours["— without"]} <= lines
     assert "bytes received in a treatment's slices" in figure.help
+
+
+def test_treatments_have_the_same_colours_in_every_figure_of_a_page():
+    names = ["base", "b", "a", "c"]
+    assert line_colours(names, "base") == line_colours(sorted(names), "base")
+    assert len(set(line_colours(names, "base").values())) == 4

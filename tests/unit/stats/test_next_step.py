@@ -21,8 +21,9 @@ def test_decided_run_has_no_next_step() -> None:
 
 def test_wide_aa_arm_needs_so_many_blocks_that_it_gets_narrower_than_the_margin() -> None:
     analysis = analyse(make_run(WIDE))
-    said = re.fullmatch(r"a new run of (\d+) blocks would probably narrow the A/A arm to ±2.%: loadbook run s --blocks \1",
-                        next_step(analysis, "loadbook run s"))  # fmt: skip
+    what = "would probably narrow the A/A arm to ±2.%"
+    step = next_step(analysis, "loadbook run s")
+    said = re.fullmatch(rf"a new run of (\d+) blocks {what}: loadbook run s --blocks \1", step)
     again = analysis.row("again")
     assert said and int(said[1]) > 12 * (again.half_width / 0.02) ** 2
     assert next_step(replace(analysis, margin=0.0001), "loadbook run s") == NOISE

@@ -34,8 +34,11 @@ DASHED: Any = (0, (4, 2))
 
 
 def line_colours(treatments: Sequence[str], baseline: str) -> dict[str, str]:
-    """Return treatment -> colour of its line: that of ink for the baseline; more than a palette holds are grey."""
-    others = [name for name in treatments if name != baseline]
+    """Return treatment -> colour of its line: that of ink for the baseline; more than a palette holds are grey.
+
+    The same treatments have the same colours in every figure, whatever their order.
+    """
+    others = sorted(name for name in treatments if name != baseline)
     known = [matplotlib.colors.to_hex(rgb) for rgb in sns.color_palette("colorblind")]
     colours = dict(zip(others, known, strict=False))
     return {name: palette.INK if name == baseline else colours.get(name, palette.SOFT) for name in treatments}

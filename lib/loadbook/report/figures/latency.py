@@ -234,7 +234,7 @@ class LatencyDistributionFigure(base.ReportFigure):
         axes.set_fitting_ticks(panel.xaxis, ticks, inches, size)
         for at, _ in ticks:
             panel.axvline(at, color=palette.GRID, linewidth=0.8, zorder=-2)
-        colours = axes.line_colours(list(self.profiles), self.analysis.baseline)
+        colours = axes.line_colours([row.treatment for row in self.analysis.rows], self.analysis.baseline)
         for name, (shares, times) in self.profiles.items():
             xs, ys = zip(
                 *((_stretched(s), math.log(t)) for s, t in zip(shares, times, strict=True) if t > 0), strict=True
