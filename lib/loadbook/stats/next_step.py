@@ -12,7 +12,10 @@ from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import aa_margin, blocks_for_half_width
 
-NOISE = "more blocks would not decide at this noise: stop what else uses the hosts, or longer trials"
+NOISE = (
+    "more blocks would not decide at this noise: stop what else uses the hosts, or measure longer "
+    "(duration_s in the study's [workload]) and run again"
+)
 NOISE_OF_IMPORTS = "more runs would not decide at this noise: longer ones, on hosts that do nothing else"
 
 
@@ -43,8 +46,7 @@ def next_step(analysis: Analysis, command: str | None) -> str:
     forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]
     known = [(forecast.about, row) for forecast, row in forecasts if forecast and forecast.about]
     if not known:
-        noise = NOISE if command else NOISE_OF_IMPORTS
-        return f"{noise}, or a wider margin" if analysis.margin else noise
+        return NOISE if command else NOISE_OF_IMPORTS
     about, row = max(known, key=lambda each: each[0])
     if len(undecided) == 1:
         return _new_run(row, about, f"decide {row.label}", command)
@@ -70,5 +72,8 @@ def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None)
         return NOISE if command else NOISE_OF_IMPORTS
     blocks = row.verdict.comparison.blocks + more
     if command is None:
-        return f"{pluralize(more, 'more run')} of each would probably {what}: add their outputs, and import all anew"
+        forecast = row.verdict.forecast
+        up_to = f" to {forecast.high}" if forecast and forecast.about == more else ""
+        number = f"{more}{up_to} more runs" if up_to else pluralize(more, "more run")
+        return f"{number} of each would probably {what}: add their outputs, and import all anew"
     return f"a new run of {pluralize(blocks, 'block')} would probably {what}: {command} --blocks {blocks}"

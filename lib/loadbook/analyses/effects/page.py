@@ -36,7 +36,7 @@ FEW_LATENCY_BLOCKS = (
     f"The study has fewer than {MIN_BLOCKS} blocks for latencies: a picture only. "
     f"With latency_blocks = {MIN_BLOCKS} they are compared."
 )
-UNCHECKED_IMPORT = "No A/A arm and no known effect are among these results: nothing shows how far they can be trusted."
+UNCHECKED = "No A/A arm and no known effect are among these results: nothing shows how far they can be trusted."
 LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
 STARTS = {"latency_intended": ", from the intended start", "service_time": ", from the actual start"}
 PERCENTILE_DEFINITIONS = {
@@ -274,8 +274,8 @@ class EffectsPage(Page):
         Where the run cannot tell small differences, or a check forbids a verdict, the reason follows the headline.
         """
         lines = [line.sentence for line in verdicts.verdict_lines(self.analysis)]
-        if not self.analysis.of_kind("aa", "control") and self.data.run_record.imported:
-            lines.append(UNCHECKED_IMPORT)
+        if not self.analysis.of_kind("aa", "control"):
+            lines.append(UNCHECKED)
         if not self.analysis.allows_headline or self.analysis.resolution is not None:
             return [*filter(None, [answer.headline, answer.support]), *lines]
         return lines if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline, *lines]

@@ -24,6 +24,8 @@ from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Picture, Table, TextOnly, VerdictCell
 from loadbook.report.page import load_run_data
 from loadbook.stats.error_text import errors_sentence
+from loadbook.stats.headline import neutral_headline
+from loadbook.stats.next_step import next_step
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts
 from loadbook.store.tables import RunData
@@ -158,6 +160,8 @@ class PageSizePage(EffectsPage):
     def next_line(self) -> str:
         """Return how an unfinished run goes on, or how the link's rate becomes known; "" if nothing is open."""
         text, record = super().next_line(), self.data.run_record
+        if neutral_headline(self.analysis):
+            return next_step(self.analysis, None if record.imported else record.run_command)
         if text or record.imported or self.result.link_bytes_per_s is not None:
             return text
         return "set link_mbit of the hosts in the hosts file, and run again (in the lab, as root: page-size-tps-link)"
