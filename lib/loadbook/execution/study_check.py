@@ -68,7 +68,7 @@ def _check_background_load(testbed: Testbed) -> Iterator[CheckResult]:
     for alias, sentence in background_load(testbed):
         loaded.add(alias)
         yield CheckResult(alias, "other programs", "doubt", sentence, "stop what is not needed, or run at another time")
-    for alias in (alias for alias in testbed.hosts if alias not in loaded):
+    for alias in (alias for alias, host in testbed.hosts.items() if host.live and alias not in loaded):
         yield CheckResult(alias, "other programs", "ok", "no other program uses it now")
 
 

@@ -125,6 +125,14 @@ def test_page_size_page_answers_the_question_and_shows_curves(tmp_path: Path) ->
         assert not FORBIDDEN.search(block.text), block.text
 
 
+def test_unfinished_run_goes_on_and_a_replay_has_no_next_step(tmp_path: Path) -> None:
+    page = project(tmp_path)
+    record = page.data.run_record
+    for change, step in (({"ended": None}, record.run_command), ({"replay": "20260101-000000"}, "")):
+        page.data = replace(page.data, run_record=record.model_copy(update=change))
+        assert page.next_line() == step
+
+
 def test_page_size_page_uses_the_column_names_of_jmeter_for_jmeter_runs(tmp_path: Path) -> None:
     page = project(tmp_path)
     page.data.trials["tool"] = "jmeter"

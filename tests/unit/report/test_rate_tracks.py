@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from loadbook.report import palette
 from loadbook.report.figures.axes import line_colours
-from loadbook.report.figures.host_metrics import HostMetricsFigure
+from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure
 from loadbook.report.figures.tracks import TrialSpan, rate_track, slice_rates
+from loadbook.store.tables import load_run
+from mock_project import Arm, make_project
 
 SLICE_S, TURN_S = 0.05, 0.1
 
@@ -89,3 +93,11 @@ def test_treatments_have_the_same_colours_in_every_figure_of_a_page():
     names = ["base", "b", "a", "c"]
     assert line_colours(names, "base") == line_colours(sorted(names), "base")
     assert len(set(line_colours(names, "base").values())) == 4
+
+
+def test_cores_of_a_block_in_turns_have_no_legend_of_rates(tmp_path):
+    data = load_run(make_project(tmp_path, {"baseline": Arm(), "aa": Arm(check="aa")}, name="aa", blocks=6), "aa")
+    together = replace(data, trials=data.trials.assign(execution="interleaved"))
+    figure = CoresFigure.from_run(together, block=1)
+    texts = [text.get_text() for text in figure.draw().texts]
+    assert "2 treatments by turns" in texts and figure.colours == {} and not any("— aa" in text for text in texts)

@@ -33,7 +33,6 @@ class CertifiedRatesPage(EffectsPage):
     """The page on the rates that treatments are certified to sustain, made by `certified_rates_page`."""
 
     notebook = "certified_rates"
-    compares_treatments = False
 
     @cached_property
     def objective(self) -> CapacityObjective:
@@ -96,6 +95,10 @@ class CertifiedRatesPage(EffectsPage):
             result = "not complete" if one.pending else STATE_TEXTS[one.state]
             rows.append([self.labels.get(name, name), f"{one.rate_per_s:,g}", *counts, low, result])
         return Table("Rates", [Column("Treatment"), *(Column(h, True) for h in heads), Column("Result")], rows)
+
+    def open_step(self) -> str:
+        """Return "": comparisons of treatments are not the question."""
+        return ""
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the answer and its support."""

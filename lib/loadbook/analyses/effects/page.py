@@ -64,7 +64,6 @@ class EffectsPage(Page):
     """The page on which treatments matter and by how much, made by `effects_page`."""
 
     notebook = "config_effects"
-    compares_treatments = True  # whether comparisons of single treatments answer the question
 
     @cached_property
     def strata(self) -> dict[str, EffectsPage]:
@@ -281,12 +280,15 @@ class EffectsPage(Page):
         return lines if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline, *lines]
 
     def next_line(self) -> str:
-        """Return what would decide what the run left open; "" if nothing is, or if treatments are not the question."""
+        """Return how an unfinished run goes on, or else `open_step`; "" for replays and examples, without hosts."""
         record = self.data.run_record
         if not record.is_finished:
             return record.run_command
-        if not self.compares_treatments or record.replay or self.data.name in EXAMPLES:
-            return ""  # the hosts of a replay or of an example are not there
+        return "" if record.replay or self.data.name in EXAMPLES else self.open_step()
+
+    def open_step(self) -> str:
+        """Return what would decide what the finished run left open, "" if nothing; subclasses override it."""
+        record = self.data.run_record
         return next_step(self.analysis, None if record.imported else record.run_command)
 
 

@@ -91,7 +91,6 @@ class FactorialPage(EffectsPage):
     """The page on the effect of every factor and pair, made by `factorial_page`."""
 
     notebook = "factorial"
-    compares_treatments = False
 
     @cached_property
     def result(self) -> FactorialAnalysis:
@@ -154,9 +153,9 @@ class FactorialPage(EffectsPage):
         file = (Paragraph("This study does it (", Code(study[0]), "):"), Preformatted(study[1])) if study else ()
         return Block(lines_list(lines or [NOTHING_OPEN]), *file)
 
-    def next_line(self) -> str:
+    def open_step(self) -> str:
         """Return the first of the next steps; "" if nothing is open."""
-        return super().next_line() or "".join(follow_up_study(self.data.study, self.result)[0][:1])
+        return "".join(follow_up_study(self.data.study, self.result)[0][:1])
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:

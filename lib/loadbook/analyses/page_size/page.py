@@ -25,7 +25,6 @@ from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, P
 from loadbook.report.page import load_run_data
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.headline import neutral_headline
-from loadbook.stats.next_step import next_step
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts
 from loadbook.store.tables import RunData
@@ -96,7 +95,6 @@ class PageSizePage(EffectsPage):
     """The page on the page size from which on the network is the limit, made by `page_size_page`."""
 
     notebook = "page_size_tps"
-    compares_treatments = False
 
     @cached_property
     def result(self) -> PageSizeResult:
@@ -157,13 +155,12 @@ class PageSizePage(EffectsPage):
             lines.append(f"{second}, all sizes: {errors_sentence(compared, reference, first)}")
         return lines
 
-    def next_line(self) -> str:
-        """Return how an unfinished run goes on, or how the link's rate becomes known; "" if nothing is open."""
-        text, record = super().next_line(), self.data.run_record
+    def open_step(self) -> str:
+        """Return what a run without verdict needs, or else how the link's rate becomes known; "" if nothing is open."""
         if neutral_headline(self.analysis):
-            return next_step(self.analysis, None if record.imported else record.run_command)
-        if text or record.imported or self.result.link_bytes_per_s is not None:
-            return text
+            return super().open_step()
+        if self.data.run_record.imported or self.result.link_bytes_per_s is not None:
+            return ""
         return "set link_mbit of the hosts in the hosts file, and run again (in the lab, as root: page-size-tps-link)"
 
     def jmeter(self) -> Block:

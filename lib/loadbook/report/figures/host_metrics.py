@@ -151,7 +151,7 @@ class HostMetricsFigure(_TimelineFigure):
         timeline, names = self.timeline, self._names()
         number = len(timeline.tracks)
         lines, widest = max(map(base.line_count, names), default=1), base.max_text_width(names, NAME_PT, True)
-        lines = max(lines, len(self._legend()))
+        lines = max(lines, len(self.legend))
         upright = widest > _name_width(len(names)) + 0.2
         head = 0.38 + (widest if upright else base.text_height(NAME_PT, lines))
         sheet = base.Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
@@ -174,23 +174,25 @@ class HostMetricsFigure(_TimelineFigure):
             draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
         if not (track.by_trial and self.colours):
             draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
-        for trial, own in track.samples.groupby("trial") if track.by_trial and self.colours else ():
-            treatment = next(span.treatment for span in self.timeline.trials if span.trial == trial)
-            dashes = axes.DASHED if treatment == self.baseline else "-"
-            draw_lines(panel, own, self.timeline, self.colours[treatment], 1.4, dashes=dashes)
+        for span in self.timeline.trials if track.by_trial and self.colours else ():
+            own, dashes = track.samples[track.samples["trial"] == span.trial], "-"
+            if span.treatment == self.baseline:
+                dashes = axes.DASHED
+            draw_lines(panel, own, self.timeline, self.colours[span.treatment], 1.4, dashes=dashes)
         self._draw_limit(panel, track, 2.6)
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        """Treatment -> colour of its line, if treatments share a window and are few enough to be told apart."""
-        shared = [span.treatment for window in self.timeline.windows if len(window) > 1 for span in window]
-        order = (
-            sorted(set(shared), key=list(self.labels).index) if set(shared) <= set(self.labels) else sorted(set(shared))
-        )
-        return axes.line_colours(order, self.baseline) if len(order) <= MOST_COLOURS else {}
+        """Treatment -> colour of its line of rates; {} unless treatments share a window and can be told apart."""
+        shared = {span.treatment for window in self.timeline.windows if len(window) > 1 for span in window}
+        if not any(track.by_trial for track in self.timeline.tracks) or len(shared) > MOST_COLOURS:
+            return {}
+        order = [*(name for name in self.labels if name in shared), *sorted(shared - set(self.labels))]
+        return axes.line_colours(order, self.baseline)
 
-    def _legend(self) -> list[list[tuple[str, str]]]:
-        """Return the lines of texts (with their colours) that name the treatments of a shared window; [] for others."""
+    @cached_property
+    def legend(self) -> list[list[tuple[str, str]]]:
+        """Lines of texts, with their colours, that name the treatments of a shared window; [] for others."""
         lines, room = list[list[tuple[str, str]]](), 0.0
         counting = {span.treatment for span in self.timeline.trials if span.valid}
         for treatment, colour in self.colours.items() if len(self.timeline.windows) == 1 else ():
@@ -224,12 +226,12 @@ class HostMetricsFigure(_TimelineFigure):
 
     def _write_names(self, sheet: base.Sheet, names: list[str], head: float, upright: bool) -> None:
         """Write each trial's treatment once, above its measurement window; a shared window has a legend."""
-        for k, line in enumerate(legend := self._legend()):
-            x, above = LEFT_IN, (len(legend) - 1 - k) * base.text_height(NAME_PT)
+        for k, line in enumerate(self.legend):
+            x, above = LEFT_IN, (len(self.legend) - 1 - k) * base.text_height(NAME_PT)
             for text, colour in line:
                 sheet.text(x, head - 0.26 - above, text, size=NAME_PT, colour=colour, va="bottom")
                 x += base.text_width(text, NAME_PT) + LEGEND_GAP_IN
-        if legend:
+        if self.legend:
             return
         windows, inch, y = self.timeline.windows, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
         wanted = [LEFT_IN + inch * (start_of(window) + end_of(window)) / 2 for window in windows]
@@ -273,7 +275,7 @@ class HostMetricsFigure(_TimelineFigure):
             "each axis starts at 0 and ends at the capacity where it is known.",
             "Amber: at or above the limit. A gap in a line: no sample was taken.",
         ]
-        if self.colours and any(track.by_trial for track in self.timeline.tracks):
+        if self.colours:
             parts.append("Rates: means of half a second or more, by the bytes received in a treatment's slices.")
         if any(track.mean is not None for track in self.timeline.tracks):
             parts.append("Grey line: mean of the cores.")

@@ -211,8 +211,9 @@ class LatencyDistributionFigure(base.ReportFigure):
         self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve], percentiles: Percentiles | None = None
     ) -> None:
         self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
-        self.medians = _median_profiles(percentiles or {}, set(curves))
-        self.trials = [number for name, number in counting_trials(percentiles or {}).items() if name in self.medians]
+        counts = _counting_trials(percentiles or {})
+        self.medians = _median_profiles(percentiles or {}, set(curves), counts)
+        self.trials = [number for name, number in counts.items() if name in self.medians]
         drawn = {name: (curve.shares_slower, curve.times_s) for name, curve in curves.items()} | self.medians
         order = [row.treatment for row in analysis.rows if row.treatment in drawn]
         self.profiles: dict[str, Profile] = {name: drawn[name] for name in order}
@@ -302,14 +303,13 @@ def _stretched(share_slower: float) -> float:
     return -math.log10(share_slower)
 
 
-def _median_profiles(percentiles: Percentiles, others: set[str]) -> dict[str, Profile]:
+def _median_profiles(percentiles: Percentiles, others: set[str], counts: Mapping[str, int]) -> dict[str, Profile]:
     """Return treatment -> (shares of slower requests, medians over valid trials in s), but for `others`."""
     points: dict[str, dict[float, float]] = {}
-    most = counting_trials(percentiles)
     for percentile, (values, _) in percentiles.items():
         usable = values[values["valid"] & (values["value"] > 0)]
         for treatment, own in usable.groupby("treatment")["value"]:
-            if len(own) == most[str(treatment)]:  # medians over fewer trials may fall from percentile to percentile
+            if len(own) == counts[str(treatment)]:  # medians over fewer trials may fall from percentile to percentile
                 points.setdefault(str(treatment), {})[round(1 - float(percentile[1:]) / 100, 9)] = float(own.median())
     known = {name: dict(sorted(own.items(), reverse=True)) for name, own in points.items() if name not in others}
     return {name: (tuple(own), tuple(own.values())) for name, own in known.items() if len(own) > 1}
@@ -319,7 +319,7 @@ def _time_at(curve: ExceedanceCurve, share: float) -> float:
     return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))
 
 
-def counting_trials(percentiles: Percentiles) -> dict[str, int]:
+def _counting_trials(percentiles: Percentiles) -> dict[str, int]:
     """Return treatment -> its number of valid trials, at the percentile that most of them have."""
     counts: dict[str, int] = {}
     for values, _ in percentiles.values():
