@@ -15,7 +15,7 @@ FAILURE_PATTERNS = (
     ("errors_read", r"EOF|reset by peer|server closed|malformed|read: "),
 )
 UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|μs|ms|s|m|h)")  # with the micro sign or the Greek letter
 
 
 def option(argv: Sequence[str], *names: str) -> str | None:
@@ -34,9 +34,14 @@ def number_option(argv: Sequence[str], *names: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text) else None
 
 
+def parse_duration_s(text: str) -> float | None:
+    """Return the seconds of a duration such as `1m2.5s` or `0s`; None if the text is none."""
+    parts = _DURATION_PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * UNIT_NS[re.sub("[µμ]", "u", unit)] for number, unit in parts) / 1e9
+
+
 def duration_s(text: str) -> float | None:
     """Return the seconds of a duration such as `1m2.5s`; None if it is 0, or none."""
-    parts = _DURATION_PART.findall(text)
-    if "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * UNIT_NS[unit.replace("µ", "u")] for number, unit in parts) / 1e9 or None
+    return parse_duration_s(text) or None

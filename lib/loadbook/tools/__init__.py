@@ -14,10 +14,12 @@
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
+- `k6_text`: text of k6 from 0.31 on
 - `k6`: k6 1 and its script
 - `locust`: Locust 2 and its locustfile
 - `oha`: oha 1
 - `hey`: text of hey 0.1, read only
+- `vegeta_text`: text of vegeta
 - `vegeta`: vegeta 12
 - `weighttp`: weighttp 0.3 to 0.5
 - `wrk`: wrk 4

@@ -24,6 +24,8 @@ from loadbook.study.workload import Workload, matching_option
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
 
+# steps in which a tool tells a time, as shares of it: above the first doubtful, above the second left out
+COARSE_STEP, LARGEST_STEP = 0.05, 0.25
 COARSE_S = 0.010  # below it, a rounding of half a millisecond is more than the margin of 5 % for times
 # shares of the requests that were due, and of the seconds that were asked for, below which a load is doubtful
 MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
@@ -193,6 +195,12 @@ def per_second_samples(figures: Summary) -> Iterator[Sample]:
         yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
         yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
         yield Sample("ended", "errors", second, "s", errors, "1")
+
+
+def coarse_text_doubt(tool: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the doubt about times that a text prints in steps of more than COARSE_STEP of them."""
+    if texts:
+        yield "coarse_times", f"{tool}'s text rounds times by more than {COARSE_STEP:.0%}, such as {texts[0]!r}"
 
 
 def load_tool(name: str) -> Tool:

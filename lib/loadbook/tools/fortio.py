@@ -25,8 +25,6 @@ from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 NO_STATUS = -1  # fortio's code of a call without a response
-# widths of a bucket as shares of the percentile within: above the first it is left out, above the second doubtful
-MAX_BUCKET_SHARE, COARSE_BUCKET_SHARE = 0.25, 0.05
 _TEXT_LINES = re.compile(r"(Aggregated Function Time :|All done \d+ calls|Ended after )", re.MULTILINE)
 
 
@@ -74,7 +72,7 @@ class _Report(JsonReport):
         for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
             yield Measurement(metric, statistic, self.number(self.times, key), "s", None)
         for percent, (value, width) in self.percentiles.items():
-            if width <= MAX_BUCKET_SHARE * value:
+            if width <= base.LARGEST_STEP * value:
                 yield Measurement(metric, f"p{percent:g}", value, "s", None)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
@@ -86,8 +84,8 @@ class _Report(JsonReport):
             yield "unanswered", f"{text}: left out"
         elif self.answered:
             shares = [width / value for value, width in self.percentiles.values() if value]
-            if max(shares, default=0) > COARSE_BUCKET_SHARE:
-                lost = sum(share > MAX_BUCKET_SHARE for share in shares)
+            if max(shares, default=0) > base.COARSE_STEP:
+                lost = sum(share > base.LARGEST_STEP for share in shares)
                 text = "percentiles are interpolated within buckets that are wider than 5 % of the time"
                 yield "coarse_times", f"{text}; {lost} of {len(shares)} left out" if lost else text
         if asked_calls and self.calls < asked_calls:

@@ -12,9 +12,11 @@
   `request_times`. With `poisson` each user has its share of the requests at independent, uniform times of the load;
   late ones start at once, and `latency_intended` counts from the time at which they were due. With `users` each user
   waits an exponential time after a response.
-- **Read**: points in CSV or JSON, `handleSummary`, `--summary-export` and `--new-machine-readable-summary`. Points in
-  CSV have no duration (doubt `no_times`), unless K6_CSV_TIME_FORMAT is `unix_micro`. A summary of another script
-  tells a refused connection and a status of 500 as one number: then there are no `requests` (doubt `failed_unknown`).
+- **Read**: points in CSV or JSON, `handleSummary`, `--summary-export`, `--new-machine-readable-summary`, and the text
+  on stdout from k6 0.31 on, which cuts times to two decimals (doubt `coarse_times` above 5 %) and has no `bytes_read`.
+  Points in CSV have no duration (doubt `no_times`), unless K6_CSV_TIME_FORMAT is `unix_micro`. A summary of another
+  script tells a refused connection and a status of 500 as one number: then there are no `requests` (doubt
+  `failed_unknown`).
 """
 
 # With `request_times` the users share even arrivals as Poisson ones, as k6 does not tell which start a request
@@ -32,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
-from loadbook.tools import base, line_patterns, request_rows
+from loadbook.tools import base, k6_text, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import find_objects, read_json
 from loadbook.tools.recipes import recipes
@@ -66,19 +68,19 @@ INTENDED_METRIC = "intended_duration"  # of our script: time from the intended s
 ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
 EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
 _CSV_HEADER = b"metric_name,timestamp,metric_value,"
-_TEXT_LINE = re.compile(r" *(?:http_reqs|http_req_duration|iterations)\.*: ")
 
 
 class RunSummary(NamedTuple):
     """The end-of-run summary in the form of any of the three schemas.
 
     `metrics` maps the name of a metric to its values, `thresholds` the text of a threshold to whether it was met.
-    `duration_s` is None if the summary does not have it.
+    `duration_s` is None if the summary does not have it. `texts` holds the times of a text as printed.
     """
 
     metrics: Mapping[str, Mapping[str, Any]]
     thresholds: Mapping[str, bool]
     duration_s: float | None
+    texts: Mapping[str, Mapping[str, str]] = {}
 
 
 class K6(base.Tool):
@@ -175,7 +177,11 @@ class K6(base.Tool):
         if points := [name for name in kinds if kinds[name] == "points"]:
             return _parse_points(points[0], sources[points[0]], summary, output)
         if summary is None:
-            raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
+            lines = line_patterns.clean_lines(output.stdout)
+            if not any(k6_text.FIRST_LINE.match(line) for line in lines):
+                raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
+            text = k6_text.read_text(lines)
+            return _parse_summary("stdout", RunSummary(text.metrics, text.thresholds, None, text.texts), output)
         return _parse_summary(summaries[0], summary, output)
 
 
@@ -209,10 +215,7 @@ def _kind(data: bytes | Path) -> str | None:
 
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of k6 or of another program."""
-    lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
-    if any(_TEXT_LINE.match(line) for line in lines):
-        return "only k6's text, whose numbers are cut: use --summary-export=FILE, handleSummary, or --out csv=FILE"
-    if not lines:
+    if not any(line_patterns.clean_lines(output.stdout)):
         circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
         return f"empty: k6 was killed, or its script could not start{circumstances}"
     return line_patterns.other_output_text("k6", output)
@@ -254,7 +257,8 @@ class _Values:
     """The values of a summary, checked when they are asked for."""
 
     def __init__(self, file: str, summary: RunSummary) -> None:
-        self.file, self.metrics = file, summary.metrics
+        self.file, self.metrics, self.texts = file, summary.metrics, summary.texts
+        self.coarse: list[str] = []  # times as printed, in steps of more than the margin for times
 
     def count(self, metric: str, key: str = "count") -> int:
         """Return a counter; 0 if there is no such metric."""
@@ -278,6 +282,17 @@ class _Values:
             raise ParseError("k6", self.file, 1, f"{metric}: minimum, percentiles and maximum do not ascend")
         return {statistic: value / 1000 for statistic, value in times_ms.items()}
 
+    def time_rows(self, name: str, metric: str) -> Iterator[Measurement]:
+        """Yield the times of a trend as those of the metric `name`; those of a text without its coarsest ones."""
+        texts = self.texts.get(metric, {})
+        for statistic, seconds in self.times_s(metric).items():
+            text = next((texts[key] for key in STATISTICS[statistic] if key in texts), None)
+            step_s = k6_text.step_s(text) if text else 0.0
+            if text and step_s > base.COARSE_STEP * seconds:
+                self.coarse.append(text)
+            if step_s <= base.LARGEST_STEP * seconds:
+                yield Measurement(name, statistic, seconds, "s", text)
+
 
 def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> ParsedReport:
     """Return the rows of a summary; with loadbook's own script it tells statuses and classes of errors."""
@@ -291,16 +306,16 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     seconds = summary.duration_s or _duration_from_rate(values, attempts)
     rate = offered_rate(output.argv)
     rows = [*(_own_rows if own else _count_rows)(values, attempts, failed, seconds, rate)]
-    received = values.count("data_received")
-    rows.append(Measurement("bytes_read", "count", received, "B", None))
+    if not summary.texts:  # a text has two digits of them
+        rows.append(Measurement("bytes_read", "count", values.count("data_received"), "B", None))
     if attempts > failed:
         ok_times = "http_req_duration{expected_response:true}"
-        times = values.times_s(ok_times if failed and ok_times in summary.metrics else "http_req_duration")
-        rows += [Measurement(_time_metric(output), name, value, "s", None) for name, value in times.items()]
-        waits = values.times_s(INTENDED_METRIC)
-        rows += [Measurement("latency_intended", name, value, "s", None) for name, value in waits.items()]
+        times = ok_times if failed and ok_times in summary.metrics else "http_req_duration"
+        rows += values.time_rows(_time_metric(output), times)
+        rows += values.time_rows("latency_intended", INTENDED_METRIC)
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     doubts += _class_doubts(attempts, 0 if own else failed)
+    doubts += base.coarse_text_doubt("k6", values.coarse)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
 
 

@@ -140,8 +140,7 @@ def read_report(
             if match is None:
                 broken.setdefault(pattern.name, number)
             elif pattern.name in matches:
-                split = "two reports in one; split the file into one per report (docs/result-files.md)"
-                raise ParseError(tool, file, number, f"a second line {line.strip()[:60]!r}: {split}")
+                raise ParseError(tool, file, number, second_report(line))
             else:
                 matches[pattern.name] = (number, match.groupdict())
     last = 0
@@ -155,6 +154,12 @@ def read_report(
             raise ParseError(tool, file, 0, f"report is not complete: no line like {example}")
         last = number or last
     return TextReport(tool, file, matches)
+
+
+def second_report(line: str) -> str:
+    """Return the reason why a file is refused in which a line of a report comes a second time."""
+    split = "two reports in one; split the file into one per report (docs/result-files.md)"
+    return f"a second line {line.strip()[:60]!r}: {split}"
 
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:

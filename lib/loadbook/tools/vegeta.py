@@ -11,9 +11,9 @@
   `service_time` of an open one. `latency_intended` counts from the request's place in the schedule of vegeta's pacer
   (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
   `duration` is from the first start to the last end.
-- **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report
-  -type=json`, whose percentiles are estimates; with attempts that had no answer it has no times, as vegeta counts
-  those, too. Rows of several attacks in one file are refused.
+- **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report`, as JSON
+  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates; with attempts that
+  had no answer it has no times, as vegeta counts those, too. Rows of several attacks in one file are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.go_programs import FAILURE_PATTERNS, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload, matching_option
-from loadbook.tools import base, line_patterns, request_rows
+from loadbook.tools import base, line_patterns, request_rows, vegeta_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import read_json
 from loadbook.tools.recipes import recipes
@@ -58,7 +58,7 @@ HTTP2_OPTIONS = ("-http2", "-h2c")
 _ROW = re.compile(rb"\d{19},\d{1,3},\d+,")
 _JSON_ROW = re.compile(rb'\s*\{"attack":')
 _JSON_REPORT = re.compile(rb'^\{"latencies":', re.MULTILINE)
-_TEXT_REPORT = re.compile(rb"(?:\x1b\[[0-9;]*[A-Za-z])*(Requests +\[total|Bucket +#|Value\(ms\) +Percentile)")
+_DISTRIBUTION = re.compile(r"Bucket +#|Value\(ms\) +Percentile")
 _RATE = re.compile(r"(\d{1,12})(?:/(\d{0,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h))?")
 # keys of a JSON report -> their types
 _REPORT_KEYS: dict[str, Any] = {
@@ -156,7 +156,9 @@ class Vegeta(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one attack from the results of its requests, else from its report in JSON."""
-        file, data, kind = _find_results(output)
+        if not (found := _find_results(output)):
+            return _parse_text(vegeta_text.read_text(line_patterns.clean_lines(output.stdout)), output)
+        file, data, kind = found
         if kind == "report":
             return _parse_report(file, bytes(data) if isinstance(data, bytes) else data.read_bytes(), output)
         from loadbook.request_logs.read import summarise
@@ -193,8 +195,11 @@ def _time_metric(argv: Sequence[str]) -> str:
     return "latency" if (option(argv, "rate") or "").partition("/")[0] == "0" else "service_time"
 
 
-def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str]:
-    """Return (name, content or path, "rows" or "report") of the results, rows first; ParseError if there are none."""
+def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str] | None:
+    """Return (name, content or path, "rows" or "report") of the results, rows first; None if stdout has a text report.
+
+    ParseError if there are no results.
+    """
     sources: dict[str, bytes | Path] = {**output.files, **output.paths}
     sources.setdefault("stdout", output.stdout)
     kinds = {name: _kind(data) for name, data in sources.items()}
@@ -202,6 +207,8 @@ def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str]:
         if names := [name for name in kinds if kinds[name] == kind]:
             # CSV and JSON of one attack tell the same
             return names[0], sources[names[0]], kind
+    if any(vegeta_text.FIRST_LINE.match(line) for line in line_patterns.clean_lines(output.stdout)):
+        return None
     raise ParseError("vegeta", "stdout", 0, _missing_results_reason(output))
 
 
@@ -216,8 +223,8 @@ def _kind(data: bytes | Path) -> str | None:
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of vegeta or of another program."""
     circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
-    if _TEXT_REPORT.match(output.stdout):
-        return "a text report, whose numbers are rounded: read `vegeta encode -to csv` or `vegeta report -type=json`"
+    if any(_DISTRIBUTION.match(line) for line in line_patterns.clean_lines(output.stdout)):
+        return "only a distribution of times: read `vegeta encode -to csv` or `vegeta report -type=json`"
     if b"Usage of vegeta" in output.stderr or b"usage: vegeta" in output.stdout.lower():
         return f"vegeta printed its usage: an argument was wrong{circumstances}"
     if not output.stdout.strip():
@@ -256,9 +263,7 @@ def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     failures = _failures(report["errors"], unanswered)
     rows = [*request_rows.status_rows(statuses, failures, unanswered, seconds, rate_per_s)]
     if option(output.argv, "max-body") != "0":
-        read = report["bytes_in"]["total"]
-        rows.append(Measurement("bytes_read", "count", read, "B", str(read)))
-        rows += [Measurement("bytes_per_s", "value", read / seconds, "B/s", None)] if seconds else []
+        rows += _byte_rows(report["bytes_in"]["total"], seconds)
     if answered and not unanswered:
         rows += [
             Measurement(metric, statistic, report["latencies"][key] / 1e9, "s", str(report["latencies"][key]))
@@ -266,7 +271,7 @@ def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
         ]
     return ParsedReport(
         tuple(rows),
-        doubts=tuple(_report_doubts(report, unanswered, output)),
+        doubts=tuple(_report_doubts(report["requests"], unanswered, seconds, output)),
         span=(_epoch_s(report, "earliest"), _epoch_s(report, "end")),
     )
 
@@ -329,8 +334,34 @@ def _failures(messages: Sequence[str], unanswered: int) -> dict[str, int]:
     return {classes.pop(): unanswered} if unanswered and len(classes) == 1 else {}
 
 
-def _report_doubts(report: Mapping[str, Any], unanswered: int, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    if report["requests"] > unanswered > 0:
-        text = f"{unanswered} of {report['requests']} attempts had no answer, and the report's times count them"
+def _report_doubts(attempts: int, unanswered: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    if attempts > unanswered > 0:
+        text = f"{unanswered} of {attempts} attempts had no answer, and the report's times count them"
         yield "unanswered", f"{text}: left out; `vegeta encode -to csv` tells each"
-    yield from _run_doubts(report["requests"], (report["duration"] + report["wait"]) / 1e9, output)
+    yield from _run_doubts(attempts, seconds, output)
+
+
+def _parse_text(text: vegeta_text.VegetaText, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a text report; its rates are those that vegeta prints where these are more exact."""
+    statuses = dict(text.statuses)
+    unanswered, attempts = statuses.pop(0, 0), sum(text.statuses.values())
+    answered, failures = sum(statuses.values()), _failures(text.messages, unanswered)
+    rows = [*request_rows.status_rows(statuses, failures, unanswered, text.seconds, offered_per_s(output.argv))]
+    if printed := text.ok_per_s:
+        rates = {"ok_per_s": (float(printed), printed), "requests_per_s": (float(printed) * answered / text.ok, None)}
+        rows = [
+            row._replace(value=rates[row.metric][0], text=rates[row.metric][1]) if row.metric in rates else row
+            for row in rows
+        ]
+    if option(output.argv, "max-body") != "0":
+        rows += _byte_rows(text.bytes_read, text.seconds)
+    if answered and not unanswered:
+        metric = _time_metric(output.argv)
+        rows += [Measurement(metric, name, value, "s", told) for name, (value, told) in text.times.items()]
+    return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, text.seconds, output)))
+
+
+def _byte_rows(read: int, seconds: float) -> Iterator[Measurement]:
+    yield Measurement("bytes_read", "count", read, "B", str(read))
+    if seconds:
+        yield Measurement("bytes_per_s", "value", read / seconds, "B/s", None)

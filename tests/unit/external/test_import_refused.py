@@ -158,8 +158,7 @@ def test_import_follows_no_links_and_reads_no_devices(call):
 @pytest.mark.parametrize(
     ("capture", "words"),
     [
-        ("k6/1.8.1--clean_closed.stdout", ": only k6's text, whose numbers are cut: use --summary-export=FILE"),
-        ("vegeta/12.13.0--clean_text.stdout", ": a text report, whose numbers are rounded"),
+        ("vegeta/12.13.0--hist.stdout", ": only a distribution of times: read `vegeta encode -to csv`"),
         ("locust/2.47.0--clean_csv.out_stats.csv", ": Locust's CSV"),
         ("oha/1.16.0--clean_text.stdout", ": a text report, whose numbers are rounded: use --output-format json"),
         ("autocannon/9.0.0--clean_text.stderr", ": only autocannon's table, whose numbers are rounded: use --json"),

@@ -1,0 +1,121 @@
+"""k6's end-of-test text, read as a summary (k6 0.31 to 1.8).
+
+k6 cuts times to two decimals of their unit (`internal/js/summary.js`: `toFixedNoTrailingZerosTrunc`), and above a
+minute to whole seconds; it prints counts in full, rates with six decimals and bytes with two digits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from loadbook.core.errors import ParseError
+from loadbook.core.go_programs import parse_duration_s
+from loadbook.tools import line_patterns
+
+FIRST_LINE = re.compile(r" *(?:[✓✗] )?(?:http_reqs|http_req_duration|iterations)\.*: ")
+_METRIC = re.compile(r" *(?P<mark>[✓✗] )?(?P<name>[A-Za-z_][\w ]*|{ .+ })\.{3,}: *(?P<values>\S.*)")
+_HEADING = re.compile(r" *█ (?P<title>.+)")
+_THRESHOLD = re.compile(r" *(?P<mark>[✓✗]) '(?P<condition>.+)' \S+=\S*")
+_SHARE = re.compile(
+    r"(?P<percent>\d+\.\d\d)% +(?:✓ *(?P<hits>\d+) +✗ *(?P<misses>\d+)|(?P<hits_of>\d+) out of (?P<total>\d+))"
+)
+_COUNTER = re.compile(r"(?P<count>\d+) +(?P<rate>\d+(?:\.\d{1,6})?)/s")
+_TREND_VALUE = re.compile(r"(avg|min|med|max|p\(\d{1,2}(?:\.\d+)?\))=(\S+)")
+UNIT_S = {"µs": 1e-6, "μs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+# lines of every text with requests; the last one is the end of a text of k6 1
+EXAMPLES = {
+    "http_reqs": "http_reqs...: 883 439.454444/s",
+    "http_req_failed": "http_req_failed...: 0.00% 0 out of 883",
+    "data_sent": "data_sent...: 72 kB 36 kB/s",
+}
+
+
+class TextSummary(NamedTuple):
+    """Metrics and thresholds of a text in the form of k6's summary in JSON (times: ms), and its times as printed."""
+
+    metrics: dict[str, dict[str, Any]]
+    thresholds: dict[str, bool]
+    texts: dict[str, dict[str, str]]
+
+
+def read_text(lines: Sequence[str], file: str = "stdout") -> TextSummary:
+    """Return the summary that a text holds; ParseError if it is cut, holds two, or a number is none."""
+    summary, line_of = TextSummary({}, {}, {}), dict[str, int]()
+    parent = last = ""
+    for number, line in _lines_of_total(lines):
+        if threshold := _THRESHOLD.fullmatch(line):
+            summary.thresholds[f"{last}: {threshold['condition']}"] = threshold["mark"] == "✓"
+            continue
+        last = line.strip() or last
+        if (match := _METRIC.fullmatch(line)) is None:
+            continue
+        is_part = match["name"].startswith("{")
+        name = f"{parent}{{{match['name'][2:-2]}}}" if is_part else match["name"]
+        parent = parent if is_part else name
+        if name in line_of:
+            raise ParseError("k6", file, number, line_patterns.second_report(line))
+        line_of[name] = number
+        try:
+            _add_metric(summary, name, match["values"])
+        except ValueError:
+            raise ParseError("k6", file, number, f"line cut or changed: {line.strip()[:60]!r}") from None
+        if match["mark"]:
+            summary.thresholds[name] = match["mark"] == "✓ "
+    return _checked(summary, line_of, file)
+
+
+def _lines_of_total(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) of the whole test, without those of single groups and scenarios."""
+    in_part = False
+    for number, line in enumerate(lines, 1):
+        if heading := _HEADING.match(line):
+            in_part = heading["title"].startswith(("GROUP", "SCENARIO"))
+        if not in_part:
+            yield number, line
+
+
+def _add_metric(summary: TextSummary, name: str, text: str) -> None:
+    """Add one metric by its values as printed; ValueError if those of a metric of requests cannot be read."""
+    if share := _SHARE.fullmatch(text):
+        hits = int(share["hits"] or share["hits_of"])
+        total = int(share["total"] or hits + int(share["misses"] or 0))
+        if hits > total or abs(float(share["percent"]) - 100 * hits / max(1, total)) > 0.011:
+            raise ValueError(text)
+        summary.metrics[name] = {"passes": hits, "fails": total - hits}
+    elif counter := _COUNTER.fullmatch(text):
+        summary.metrics[name] = {"count": int(counter["count"]), "rate": float(counter["rate"])}
+    elif (printed := _trend(text)) and None not in (times := [parse_duration_s(time) for time in printed.values()]):
+        summary.metrics[name] = {key: 1000 * (time or 0.0) for key, time in zip(printed, times, strict=True)}
+        summary.texts[name] = printed
+    elif name.startswith("http_req"):
+        raise ValueError(text)
+
+
+def _trend(text: str) -> dict[str, str]:
+    """Return {key: value as printed} of the values of a trend; {} for a line that is none."""
+    printed = dict(_TREND_VALUE.findall(text))
+    return printed if " ".join(f"{key}={time}" for key, time in printed.items()) == " ".join(text.split()) else {}
+
+
+def step_s(text: str) -> float:
+    """Return the step in which k6 prints a time of this size, in seconds: 1e-5 for ``8.1ms``, 1 for ``1m30s``."""
+    if text == "0s" or text.endswith("ns"):
+        return 1e-9
+    return 1.0 if re.match(r"[0-9]+[mh](?!s)", text) else UNIT_S[text.lstrip("0123456789.")] / 100
+
+
+def _checked(summary: TextSummary, line_of: Mapping[str, int], file: str) -> TextSummary:
+    """Return a summary with the checks of k6 1 under their former name; ParseError if it contradicts itself."""
+    metrics = summary.metrics
+    for name, example in EXAMPLES.items():
+        if name not in line_of:
+            raise ParseError("k6", file, 0, f"text is not complete, or of k6 before 0.31: no line like {example!r}")
+    failed, requests = metrics["http_req_failed"], metrics["http_reqs"]["count"]
+    if failed["passes"] + failed["fails"] != requests:
+        text = f"{failed['passes'] + failed['fails']} requests, but {requests} of http_reqs"
+        raise ParseError("k6", file, line_of["http_req_failed"], text)
+    if "checks_succeeded" in metrics:
+        metrics["checks"] = metrics.pop("checks_succeeded")
+    return summary

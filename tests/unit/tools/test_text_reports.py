@@ -1,0 +1,157 @@
+"""Text reports of k6 and vegeta have the numbers of the same run in JSON, within the steps in which they print them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loadbook.core.errors import ParseError
+from loadbook.tools import base, k6_text, vegeta_text
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from tool_captures import FIXTURES, attempt, capture, check_sane, table
+
+K6 = [path for path in sorted((FIXTURES / "k6").glob("*.summary")) if b"http_reqs.." in capture(path).stdout]
+VEGETA = sorted((FIXTURES / "vegeta").glob("*.report"))
+RATES = {("requests_per_s", "value"), ("ok_per_s", "value"), ("bytes_per_s", "value"), ("duration", "value")}
+
+
+def both(tool: str, path: Path) -> tuple[ParsedReport, ParsedReport]:
+    """Return the report of the text alone, and that of the file in JSON alone."""
+    captured = capture(path.with_suffix(".json"))
+    suffix = path.suffix.removeprefix(".")
+    text = base.load_tool(tool).parse(replace(captured, files={}))
+    return text, base.load_tool(tool).parse(replace(captured, files={suffix: path.read_bytes()}))
+
+
+@pytest.mark.parametrize("path", K6, ids=[path.stem for path in K6])
+def test_text_of_k6_has_the_numbers_of_its_summary(path: Path) -> None:
+    text, summary = both("k6", path)
+    check_sane(text)
+    found, expected = table(text.measurements), table(summary.measurements)
+    assert found.keys() == expected.keys() - {("bytes_read", "count")}
+    for key, row in found.items():
+        if row.text is None:
+            assert row.value == pytest.approx(expected[key].value, rel=1e-3 if "sigint" in path.stem else 1e-8), key
+        else:
+            assert -1e-12 < expected[key].value - row.value < k6_text.step_s(row.text) + 1e-12, key
+    assert [name for name, _ in text.doubts] == [name for name, _ in summary.doubts]
+
+
+@pytest.mark.parametrize("path", VEGETA, ids=[path.stem for path in VEGETA])
+def test_text_of_vegeta_has_the_numbers_of_its_report_in_json(path: Path) -> None:
+    text, report = both("vegeta", path)
+    check_sane(text)
+    found, expected = table(text.measurements), table(report.measurements)
+    assert found.keys() == expected.keys()
+    for key, row in found.items():
+        share = 3e-4 if key in (("duration", "value"), ("bytes_per_s", "value")) else 1e-4
+        near = vegeta_text.step_s(row.text) / 2 if row.unit == "s" and row.text else share * row.value
+        assert row.value == pytest.approx(expected[key].value, abs=near + 1e-12), key
+    assert [name for name, _ in text.doubts] == [name for name, _ in report.doubts]
+
+
+def text_of(tool: str, name: str) -> tuple[str, ToolOutput]:
+    captured = capture(FIXTURES / tool / f"{name}.json")
+    return tool, ToolOutput(captured.stdout, argv=captured.argv)
+
+
+TEXTS = [text_of("k6", "1.8.1--checks_mix500"), text_of("vegeta", "12.13.0--mix500_text")]
+
+
+@pytest.mark.parametrize(("tool", "output"), TEXTS, ids=["k6", "vegeta"])
+def test_changed_digit_is_refused_or_changes_just_its_number(tool: str, output: ToolOutput) -> None:
+    whole, lines = table(base.load_tool(tool).parse(output).measurements), output.stdout.decode().splitlines()
+    seen = 0
+    for place, line in enumerate(lines):
+        for digit in re.finditer(r"\d", line):
+            changed = line[: digit.start()] + str((int(digit[0]) + 3) % 10) + line[digit.end() :]
+            found = read(tool, output, "\n".join([*lines[:place], changed, *lines[place + 1 :]]))
+            different = {key for key in whole if found and found.get(key) != whole[key]}
+            assert len(different) <= 1 or different <= RATES, changed
+            seen += bool(different)
+    assert seen > 10
+
+
+@pytest.mark.parametrize(("tool", "output"), TEXTS, ids=["k6", "vegeta"])
+def test_cut_text_is_refused_or_read_as_the_whole(tool: str, output: ToolOutput) -> None:
+    whole, text = table(base.load_tool(tool).parse(output).measurements), output.stdout.decode()
+    for end in range(len(text)):
+        found = read(tool, output, text[:end])
+        assert found is None or found == whole, text[:end][-60:]
+
+
+@pytest.mark.parametrize(("tool", "output"), TEXTS, ids=["k6", "vegeta"])
+def test_swapped_unit_is_refused_or_changes_just_its_number(tool: str, output: ToolOutput) -> None:
+    whole, text = table(base.load_tool(tool).parse(output).measurements), output.stdout.decode()
+    for unit in re.finditer(r"(?<=\d)(?:µs|ms|s)\b", text):
+        swapped = {"µs": "ms", "ms": "s", "s": "ms"}[unit[0]]
+        found = read(tool, output, text[: unit.start()] + swapped + text[unit.end() :])
+        assert found is None or len({key for key in whole if found.get(key) != whole[key]}) <= 1
+
+
+def read(tool: str, output: ToolOutput, text: str) -> dict[tuple[str, str], Measurement] | None:
+    """Return the rows of a changed text; None if it is refused."""
+    parsed = attempt(tool, replace(output, stdout=text.encode()))
+    return None if parsed is None else table(parsed.measurements)
+
+
+@pytest.mark.parametrize(("tool", "output"), TEXTS, ids=["k6", "vegeta"])
+def test_two_texts_in_one_are_refused(tool: str, output: ToolOutput) -> None:
+    with pytest.raises(ParseError, match="two reports in one"):
+        base.load_tool(tool).parse(replace(output, stdout=output.stdout * 2))
+
+
+def test_former_text_of_k6_marks_thresholds_at_their_metrics() -> None:
+    """k6 0.31 to 0.56; the marks stand before crossed and met metrics, and the counts after both."""
+    text = """
+     checks.........................: 80.00% ✓ 80  ✗ 20
+     data_received..................: 14 MB  451 kB/s
+     data_sent......................: 4.7 MB 156 kB/s
+   ✗ http_req_duration..............: avg=21.67ms min=945.86µs med=4.62ms max=1m2s p(90)=67.34ms p(95)=76.07ms
+       { expected_response:true }...: avg=21.6ms  min=945.86µs med=4.61ms max=1m2s p(90)=67.33ms p(95)=76.07ms
+   ✓ http_req_failed................: 0.02%  ✓ 9    ✗ 42991
+     http_reqs......................: 43000  1433.3/s
+     iterations.....................: 43000  1433.3/s
+    """
+    report = base.load_tool("k6").parse(ToolOutput(text.encode()))
+    rows = table(report.measurements)
+    assert (rows["ok", "count"].value, rows["latency", "p90"].value) == (42991, pytest.approx(0.06733))
+    assert (rows["latency", "max"].value, rows["latency", "max"].text) == (62, "1m2s")
+    assert rows["ok_per_s", "value"].value == pytest.approx(1433.3 * 42991 / 43000)
+    assert dict(report.doubts)["thresholds_crossed"].endswith(": http_req_duration")
+    assert dict(report.doubts)["checks_failed"].startswith("20 of 100")
+
+
+def test_time_unit_that_is_too_coarse_is_doubtful_and_its_times_are_left_out() -> None:
+    """--summary-time-unit=s: two decimals of a second."""
+    text = """
+    http_req_duration..............: avg=0.14s min=0.00s med=0.03s max=0.31s p(90)=0.26s p(95)=0.29s
+    http_req_failed................: 0.00% 0 out of 300
+    http_reqs......................: 300    1834.306013/s
+    data_sent......................: 22 kB  132 kB/s
+    """
+    report = base.load_tool("k6").parse(ToolOutput(text.encode()))
+    rows = table(report.measurements)
+    assert [statistic for metric, statistic in rows if metric == "latency"] == ["mean", "p90", "p95", "max"]
+    assert dict(report.doubts) == {
+        "coarse_times": "k6's text rounds times by more than 5%, such as '0.14s'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "step_s"),
+    [("1.991s", 1e-3), ("701.065µs", 1e-9), ("5.026ms", 1e-6), ("1m31s", 1.0), ("1.990701065s", 1e-9)],
+)
+def test_step_of_a_duration_of_vegeta_is_the_next_smaller_unit(text: str, step_s: float) -> None:
+    assert vegeta_text.step_s(text) == pytest.approx(step_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "step_s"),
+    [("8.1ms", 1e-5), ("727.42µs", 1e-8), ("530ns", 1e-9), ("0s", 1e-9), ("2.7s", 0.01), ("1m30s", 1.0)],
+)
+def test_step_of_a_time_of_k6_is_a_hundredth_of_its_unit(text: str, step_s: float) -> None:
+    assert k6_text.step_s(text) == pytest.approx(step_s)
