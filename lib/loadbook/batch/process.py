@@ -422,6 +422,7 @@ def make_report(
     Each file record holds the names of notebook, page (None if the notebook failed) and executed notebook.
     """
     from loadbook.report.build import OutputPaths, build_report_at
+    from loadbook.report.kernel import SharedKernel
     from loadbook.report.notebooks import failed_notebook_path
 
     place = OutputPaths(Path(job.folder), name, home=job.home)
@@ -429,7 +430,8 @@ def make_report(
     def on_message(text: str) -> None:
         send("event", name=name, event={"kind": "note", "message": text.removeprefix(f"{job.study}: ")})
 
-    built = build_report_at(layout, job.study, run, values, place, on_message, job.timeout_s)
+    with SharedKernel() as kernel:
+        built = build_report_at(layout, job.study, run, values, place, on_message, job.timeout_s, kernel)
     files = []
     for number, notebook in enumerate(built.notebooks):
         page, out = place.page_path(notebook, number == 0), place.executed_path(notebook, number == 0)

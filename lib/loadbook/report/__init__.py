@@ -13,6 +13,7 @@
 - `prices`: prices of treatments, per rate and per million requests
 - `parameters`: parameters of notebooks, checked by name and type
 - `ipynb`: notebook files
+- `kernel`: one kernel for the notebooks of a report
 - `engine`: papermill's engine, extended
 - `notebooks`: execution of notebooks
 - `html`: export of an executed notebook as one HTML file or as Markdown; summaries and links between pages

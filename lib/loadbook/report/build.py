@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import pluralize
 from loadbook.report import html, notebooks, parameters
+from loadbook.report.kernel import SharedKernel
 from loadbook.store.atomic import is_study_locked
 from loadbook.store.ledger import interrupted_text, next_block_text, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
@@ -93,8 +94,9 @@ def build_report(
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
     html.keep_other_pages(layout.reports, study, run)
-    page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
-    built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
+    with SharedKernel() as kernel:
+        page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s, kernel)
+        built = build_report_at(layout, study, run, values, place, on_message, timeout_s, kernel)
     built.pages += page
     built.failed += failed
     if page:
@@ -155,7 +157,8 @@ def build_report_at(
     values: Mapping[str, Any],
     place: OutputPaths,
     on_message: OnMessage,
-    timeout_s: float | None = notebooks.TIMEOUT_S,
+    timeout_s: float | None,
+    kernel: SharedKernel,
 ) -> BuiltReport:
     """Build a report at `place` with typed parameters `values`; other arguments as of `build_report`; no index."""
     paths = layout.run(study, run)
@@ -167,7 +170,7 @@ def build_report_at(
                "ended": record.ended}  # fmt: skip
     built = BuiltReport(study, run, summary, tuple(plan.study.notebooks))
     for name in plan.study.notebooks:
-        _build_page(layout, plan, built, name, given[name], place, on_message, timeout_s)
+        _build_page(layout, plan, built, name, given[name], place, on_message, timeout_s, kernel)
     built.summary |= {"failed": built.failed}
     return built
 
@@ -229,12 +232,13 @@ def _build_page(
     place: OutputPaths,
     on_message: OnMessage,
     timeout_s: float | None,
+    kernel: SharedKernel,
 ) -> None:
     study, names = built.study, plan.study.notebooks
     page, out = place.page_path(name, name == names[0]), place.executed_path(name, name == names[0])
     on_message(f"{study}: notebook {name}")
     try:
-        summary = notebooks.execute_notebook(layout, name, given, out, timeout_s)
+        summary = notebooks.execute_notebook(layout, name, given, out, timeout_s, kernel)
         breadcrumbs = page_breadcrumbs(study, plan, built.run, name, place)
         html.export_html(out, page, f"{plan.study.question} · {study}", breadcrumbs)
         if place.markdown:
@@ -272,7 +276,12 @@ def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
 
 
 def build_history_page(
-    layout: Layout, study: str, question: str, on_message: OnMessage, timeout_s: float | None
+    layout: Layout,
+    study: str,
+    question: str,
+    on_message: OnMessage,
+    timeout_s: float | None,
+    kernel: SharedKernel,
 ) -> tuple[list[Path], list[str]]:
     """Build a study's history page; return (pages, failures), both empty if the study has only one run."""
     runs = layout.runs(study)
@@ -283,7 +292,7 @@ def build_history_page(
     on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {pluralize(len(runs), 'run')}")
     breadcrumbs = [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
     try:
-        notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s)
+        notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s, kernel)
         html.export_html(out, page, f"History of {question} · {study}", breadcrumbs)
     except LoadbookError as error:
         page.unlink(missing_ok=True)

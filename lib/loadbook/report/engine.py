@@ -1,4 +1,4 @@
-"""papermill's engine, extended: a notebook that ended early is kept, with an error at its last executed cell.
+"""papermill's engine, extended: notebooks share a kernel, and one that ended early is kept, with an error at its end.
 
 papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
 """
@@ -12,10 +12,15 @@ from loadbook.report.ipynb import import_nbformat
 nbformat = import_nbformat()
 
 import papermill  # noqa: E402 - it imports nbformat
-from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines  # noqa: E402
+from papermill.clientwrap import PapermillNotebookClient  # noqa: E402
+from papermill.engines import Engine, NotebookExecutionManager, papermill_engines  # noqa: E402
+from papermill.log import logger  # noqa: E402
+
+from loadbook.report.kernel import SharedKernel  # noqa: E402
 
 __all__ = ["ENGINE_NAME", "NotebookInterruptedError", "papermill"]
 ENGINE_NAME = "loadbook"
+START_TIMEOUT_S = 60
 
 
 class NotebookInterruptedError(Exception):
@@ -26,16 +31,25 @@ class NotebookInterruptedError(Exception):
         self.cell, self.error = cell, error
 
 
-class PartialOutputEngine(NBClientEngine):
-    """papermill's engine, extended to write a partly executed notebook to `partial_path`."""
+class SharedKernelEngine(Engine):
+    """papermill's engine with a shared kernel, extended to write a partly executed notebook to `partial_path`."""
 
     @classmethod
     def execute_managed_notebook(
-        cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
+        cls,
+        nb_man: NotebookExecutionManager,
+        kernel_name: str,
+        *,
+        kernel: SharedKernel,
+        partial_path: str,
+        execution_timeout: int | None,
+        extra_arguments: list[str],
+        **_: Any,
     ) -> None:
         """Execute all cells; if the kernel dies or a cell times out, add the error to it: NotebookInterruptedError."""
+        options = {"kernel_name": kernel_name, "timeout": execution_timeout, "extra_arguments": extra_arguments}
         try:
-            super().execute_managed_notebook(nb_man, kernel_name, **more)
+            kernel.execute(PapermillNotebookClient(nb_man, startup_timeout=START_TIMEOUT_S, log=logger, **options))
         except Exception as error:
             started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
             if started:
@@ -48,4 +62,4 @@ class PartialOutputEngine(NBClientEngine):
             raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
 
 
-papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
+papermill_engines.register(ENGINE_NAME, SharedKernelEngine)

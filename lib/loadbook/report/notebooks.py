@@ -13,12 +13,14 @@ import math
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError, UsageError
 from loadbook.report.blocks import DONE_MIME
 from loadbook.report.ipynb import read_notebook
+from loadbook.report.kernel import SharedKernel
 from loadbook.report.parameters import parse_literals, validate_parameters
 from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
 from loadbook.store.paths import Layout
@@ -46,9 +48,16 @@ def declared_parameters(path: Path) -> dict[str, Any]:
 
 
 def execute_notebook(
-    layout: Layout, name: str, given: Mapping[str, Any], out: Path, timeout_s: float | None = TIMEOUT_S
+    layout: Layout,
+    name: str,
+    given: Mapping[str, Any],
+    out: Path,
+    timeout_s: float | None = TIMEOUT_S,
+    kernel: SharedKernel | None = None,
 ) -> Mapping[str, Any]:
     """Execute the notebook `name` into the file `out`, completely or not at all; return the data of its end marker.
+
+    Without `kernel` it has a kernel of its own.
 
     Raises
     ------
@@ -61,8 +70,8 @@ def execute_notebook(
     out.parent.mkdir(parents=True, exist_ok=True)
     part, failed = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb"), failed_notebook_path(out)
     try:
-        with explain_disk_full(out):
-            reason = _execute_with_retry(layout, source, given, part, timeout_s)
+        with explain_disk_full(out), nullcontext(kernel) if kernel else SharedKernel() as used:
+            reason = _execute_with_retry(layout, source, given, part, timeout_s, used)
         done = read_sentinel(part) if reason is None else None
         if done is None:
             message = f"notebook {name}: {reason or 'it ended without reaching its last cell'}"
@@ -85,7 +94,12 @@ def failed_notebook_path(out: Path) -> Path:
 
 
 def _execute_with_retry(
-    layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
+    layout: Layout,
+    source: Path,
+    given: Mapping[str, Any],
+    part: Path,
+    timeout_s: float | None,
+    kernel: SharedKernel,
 ) -> str | None:
     """Execute `source` by papermill into `part`; return the reason if it failed, None if papermill reports success."""
     from loadbook.report.engine import ENGINE_NAME, NotebookInterruptedError, papermill
@@ -97,6 +111,7 @@ def _execute_with_retry(
         "engine_name": ENGINE_NAME, "parameters": dict(given), "kernel_name": "python3", "progress_bar": False,
         "request_save_on_cell_execute": False, "cwd": layout.root, "extra_arguments": ["--log-level=CRITICAL"],
         "execution_timeout": None if timeout_s is None else math.ceil(timeout_s), "partial_path": str(part),
+        "kernel": kernel,
     }  # fmt: skip
     for _ in range(KERNEL_STARTS):  # kernels that start at the same time may take each other's ports
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.report import build as history_report
+from loadbook.report.kernel import SharedKernel
 from many_runs import STUDY, nights
 
 
@@ -14,7 +15,8 @@ def two(tmp_path_factory):
 
 
 def made(layout, said):
-    return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120)
+    with SharedKernel() as kernel:
+        return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120, kernel)
 
 
 def test_history_page_of_two_runs_has_figure_and_links(two, monkeypatch):

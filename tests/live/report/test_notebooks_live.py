@@ -3,16 +3,19 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from loadbook.core.errors import ReportError
 from loadbook.report import blocks, notebooks
+from loadbook.report.kernel import SharedKernel
 from loadbook.store.paths import Layout
 from mock_project import REPO, Arm, make_project
 
@@ -68,6 +71,51 @@ def test_hanging_cell_is_stopped_at_its_time_limit(layout, tmp_path):
     write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):
         notebooks.execute_notebook(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
+
+
+def test_notebooks_of_a_report_share_a_kernel_and_each_finds_it_empty(layout, tmp_path):
+    write(
+        layout,
+        "first",
+        "import os, matplotlib.pyplot as plt; left = os.getpid(); _ = plt.figure(); plt.rcParams['font.size'] = 33",
+        DONE_CELL.replace("study", "left"),
+    )
+    write(
+        layout,
+        "second",
+        "import os, matplotlib.pyplot as plt",
+        "found = ['left' in globals(), plt.get_fignums(), plt.rcParams['font.size'] == 33, os.getpid()]",
+        DONE_CELL.replace("study", "found"),
+    )
+    with SharedKernel() as kernel:
+        first = notebooks.execute_notebook(layout, "first", {}, tmp_path / "1.ipynb", kernel=kernel)["run"]
+        second = notebooks.execute_notebook(layout, "second", {}, tmp_path / "2.ipynb", kernel=kernel)["run"]
+        assert second == [False, [], False, first]
+        assert psutil.pid_exists(first)
+    assert not psutil.pid_exists(first)
+    counts = [cell.get("execution_count") for cell in nbformat.read(tmp_path / "2.ipynb", as_version=4).cells]
+    assert counts == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "cell", ["import os; os._exit(1)", "import time; time.sleep(60)", "1 / 0"], ids=["dead", "hanging", "failing"]
+)
+def test_notebook_after_a_failed_one_is_executed_whole(layout, tmp_path, cell):
+    write(layout, "broken", cell, DONE_CELL)
+    write(layout, "after", DONE_CELL)
+    with SharedKernel() as kernel:
+        with pytest.raises(ReportError, match="notebook broken"):
+            notebooks.execute_notebook(layout, "broken", {}, tmp_path / "1.ipynb", 2, kernel)
+        assert notebooks.execute_notebook(layout, "after", {}, tmp_path / "2.ipynb", 60, kernel) == {"run": "s"}
+
+
+def test_kernel_that_is_killed_between_two_notebooks_is_started_again(layout, tmp_path):
+    write(layout, "number", "import os; number = os.getpid()", DONE_CELL.replace("study", "number"))
+    with SharedKernel() as kernel:
+        first = notebooks.execute_notebook(layout, "number", {}, tmp_path / "1.ipynb", kernel=kernel)["run"]
+        os.kill(first, signal.SIGKILL)
+        second = notebooks.execute_notebook(layout, "number", {}, tmp_path / "2.ipynb", kernel=kernel)["run"]
+    assert first != second
 
 
 def papermill(layout, *arguments, cwd):

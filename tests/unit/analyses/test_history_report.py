@@ -10,6 +10,7 @@ from loadbook.batch import index
 from loadbook.core.errors import ReportError
 from loadbook.report import build, html
 from loadbook.report import build as history_report
+from loadbook.report.kernel import SharedKernel
 from loadbook.store.trial_record import read_json
 from many_runs import STUDY, nights
 
@@ -20,7 +21,8 @@ def two(tmp_path_factory):
 
 
 def made(layout, said):
-    return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120)
+    with SharedKernel() as kernel:
+        return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120, kernel)
 
 
 def test_history_page_is_not_made_for_one_run(tmp_path):

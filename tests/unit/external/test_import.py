@@ -494,3 +494,19 @@ def test_page_of_one_pair_opens_with_table_and_distribution_instead_of_an_empty_
     assert "put together for the picture" not in page.latency().html
     doubts = page.doubts().text
     assert doubts.count("not checked:") == 0 and "rules could not be checked: " in doubts
+
+
+@pytest.mark.parametrize(
+    ("tool", "stem", "per_s"),
+    [("k6", "1.8.1--text", 2004.10841), ("vegeta", "12.13.0--every_text", 100.47)],
+)
+def test_import_of_a_text_has_the_rate_that_it_prints(layout, tmp_path, tool, stem, per_s):
+    there = tmp_path / "texts"
+    there.mkdir()
+    name = capture(there, tool, stem, whole=False)
+    shutil.copy(there / name, there / "other.txt")
+    arms = {"plain": name, "other": "other.txt"}
+    write(there, [{"file": file, "treatment": arm, "block": 1} for arm, file in arms.items()])
+    data = imported(layout, there)
+    assert set(data.trials["tool"]) == {tool}
+    assert data.values("requests_per_s")["value"].tolist() == pytest.approx([per_s] * 2, rel=1e-9)

@@ -28,7 +28,7 @@ LAYER_NUMBERS = {package: level for level, packages in enumerate(LAYERS) for pac
 ALLOWED_IMPORTERS = {
     "fabric": ("hosts/",),
     "paramiko": ("hosts/",),
-    "papermill": ("report/engine.py",),
+    "papermill": ("report/engine.py", "report/kernel.py"),
     "nbconvert": ("report/html.py",),
     "scipy": ("stats/", "analyses/"),
     "statsmodels": ("stats/", "analyses/"),
