@@ -230,6 +230,7 @@ def analyse(
         limited=limited,
         unfinished=unfinished_text(data),
         exclusions=_exclusions(spec),
+        block_s=_typical_block_s(data.trials),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
@@ -439,6 +440,14 @@ def _exclusions(spec: AnalysisSpec) -> results.Exclusions | None:
     if not causes:
         return None
     return results.Exclusions(exclusion_text(causes), causes.most_common(1)[0][0].remedy)
+
+
+def _typical_block_s(trials: pd.DataFrame) -> float | None:
+    """Return the median time in seconds from the start of a block to that of the next; None without such times."""
+    if "measures" in trials:
+        trials = trials[trials["measures"] != "latencies"]
+    starts = trials.reindex(columns=["block", "started"]).groupby("block")["started"].min().diff().iloc[1:]
+    return float(starts.median()) if len(starts) and bool((starts > 0).all()) else None
 
 
 def _saturated_share(data: RunTables) -> float | None:

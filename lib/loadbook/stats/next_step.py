@@ -5,7 +5,7 @@ Blocks that are added to the same run after its results were seen make it explor
 
 from __future__ import annotations
 
-from loadbook.core.units import pluralize
+from loadbook.core.units import format_duration, pluralize
 from loadbook.stats.exclusions import blocks_missing
 from loadbook.stats.no_comparison import excluded_headline, is_compared
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -38,9 +38,8 @@ def next_step(analysis: Analysis, command: str | None) -> str:
         return ""
     if analysis.wide_arms:
         wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
-        return _new_run(
-            wide, blocks_for_half_width(wide, margin), f"narrow the A/A arm to ±{margin_text(margin)}", command
-        )
+        more, what = blocks_for_half_width(wide, margin), f"narrow the A/A arm to ±{margin_text(margin)}"
+        return _new_run(wide, more, what, command, analysis.block_s)
     if not undecided:
         return ""
     forecasts = [(row.verdict and row.verdict.forecast, row) for row in undecided]
@@ -49,9 +48,9 @@ def next_step(analysis: Analysis, command: str | None) -> str:
         return NOISE if command else NOISE_OF_IMPORTS
     about, row = max(known, key=lambda each: each[0])
     if len(undecided) == 1:
-        return _new_run(row, about, f"decide {row.label}", command)
+        return _new_run(row, about, f"decide {row.label}", command, analysis.block_s)
     which = "all" if len(known) == len(undecided) else f"{len(known)} of {len(undecided)} undecided"
-    return _new_run(row, about, f"decide {which}", command)
+    return _new_run(row, about, f"decide {which}", command, analysis.block_s)
 
 
 def _after_exclusions(analysis: Analysis, command: str) -> str:
@@ -67,7 +66,7 @@ def _after_exclusions(analysis: Analysis, command: str) -> str:
     return f"{remedy}; then {blocks}" if remedy else blocks
 
 
-def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None) -> str:
+def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None, block_s: float | None) -> str:
     if more is None or row.verdict is None:
         return NOISE if command else NOISE_OF_IMPORTS
     blocks = row.verdict.comparison.blocks + more
@@ -76,4 +75,6 @@ def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None)
         up_to = f" to {forecast.high}" if forecast and forecast.about == more else ""
         number = f"{more}{up_to} more runs" if up_to else pluralize(more, "more run")
         return f"{number} of each would probably {what}: add their outputs, and import all anew"
-    return f"a new run of {pluralize(blocks, 'block')} would probably {what}: {command} --blocks {blocks}"
+    seconds = round(blocks * (block_s or 0.0))
+    time = f" (about {format_duration(seconds if seconds < 90 else max(seconds, 120))})" if seconds else ""
+    return f"a new run of {pluralize(blocks, 'block')}{time} would probably {what}: {command} --blocks {blocks}"

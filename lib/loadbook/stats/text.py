@@ -242,9 +242,9 @@ def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
     texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
     confidence = f"(one-sided {confidence_text(verdict.comparison.level)})"
     if verdict.kind == "worse":
-        return f" loses more than {margin}{against_text}: at best {texts.best} {confidence}"
+        return f" loses more than {margin}{against_text}: {texts.change}, at best {texts.best} {confidence}"
     result = f"no loss beyond {margin}" if verdict.kind == "no-loss" else "undecided"
-    return f"{against_text}: {result}: at worst {texts.worst} {confidence}"
+    return f"{against_text}: {result}: {texts.change}, at worst {texts.worst} {confidence}"
 
 
 def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from test_analyse import ARMS, make_run
 
+from loadbook.core.units import format_duration
 from loadbook.stats.analyse import analyse
 from loadbook.stats.next_step import NOISE, NOISE_OF_IMPORTS, next_step
 from loadbook.stats.results import StoppingState
@@ -36,6 +37,19 @@ def test_undecided_treatments_need_the_most_blocks_of_their_forecasts() -> None:
     what = "all" if None not in about else "1 of 2 undecided"
     text = f"a new run of {blocks} blocks would probably decide {what}: loadbook run s --blocks {blocks}"
     assert next_step(analysis, "loadbook run s") == text
+
+
+def test_next_step_has_the_time_of_a_run_whose_trials_have_times() -> None:
+    run = make_run(TWO)
+    trials = run.trials.assign(started=1000.0 + 50 * run.trials["block"])
+    analysis = analyse(replace(run, trials=trials))
+    assert analysis.block_s == 50
+    blocks = re.findall(r"--blocks (\d+)", next_step(analysis, "x"))[0]
+    assert f"{blocks} blocks (about {format_duration(50 * int(blocks))}) would" in next_step(analysis, "x")
+    paused = trials.assign(started=trials["started"].where(trials["block"] < 5, trials["started"] + 9000))
+    assert analyse(replace(run, trials=paused)).block_s == 50
+    without = trials.assign(started=trials["started"].where(trials["block"] > 1))
+    assert analyse(replace(run, trials=without)).block_s is None
 
 
 def test_noise_beyond_every_number_of_blocks_asks_for_quiet_hosts_or_longer_trials() -> None:
