@@ -217,8 +217,8 @@ class Analysis:
     without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
     trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
     `unfinished` says how far a run is that is not finished, and which command goes on; "" for other runs.
-    `exclusions` are those of the trials of all arms; None if all count. `block_s` is the typical time that a block took,
-    in seconds; None if the times of trials are not known.
+    `exclusions` are those of the trials of all arms; None if all count. `block_s` is the typical time from the start of
+    a block to that of the next, in seconds; None if the times of trials are not known.
     """
 
     baseline: str
