@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,7 @@ def write_index(reports: Path) -> Path:
             "comparisons": html.comparison_links(reports, study)[:MAX_INDEX_LINKS],
             "earlier": html.earlier_pages(reports, study, summary["run"])[:MAX_INDEX_LINKS],
             "date": utc_text(summary["started"]),
-            # an unfinished run has no duration
-            "duration": format_duration(summary["ended"] - summary["started"]) if summary.get("ended") else "–",
+            "duration": _duration_text(summary),
             "checks": check_texts(summary),
             "strip": summary_strip(summary),
         }
@@ -114,6 +113,13 @@ def write_index(reports: Path) -> Path:
     ]  # fmt: skip
     values = {"entries": entries, "site": _read_site(reports), "batches": rows}
     return _write_page(reports, PAGE_FILE, "index.html.j2", (), **values)
+
+
+def _duration_text(summary: Mapping[str, Any]) -> str:
+    """Return how long a run measured, without its pauses; an unfinished run has no duration."""
+    if not summary.get("ended"):
+        return "–"
+    return format_duration(summary["ended"] - summary["started"] - summary.get("paused_s", 0.0))
 
 
 def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3
+MIN_PAUSE_S = 300.0  # without a trial: longer than the set-up of any, and than the wait for quiet hosts
 MOST_OPEN_LINES = 12  # of configuration that differ: they are the question of such a study
 SAME_SIZE = 1.1  # sizes of responses up to this ratio are those of one page with other headers
 
@@ -223,6 +224,7 @@ class Page:
             "question": self.data.study.question,
             "started": self.data.run_record.started,
             "ended": self.data.run_record.ended,
+            "paused_s": paused_s(self.data.trials),
             "origin": "; ".join(_origin_parts(self.data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
         } | sections.trial_counts(self.data)
@@ -251,9 +253,23 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         *([f"{_page_text(data)}{_services_text(data)}"] if not source or len(served) else []),
         f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
-        trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run.started)}"),
+        trials_text + ("" if source and not source["timed"] else _duration_text(data, last)),
         *filter(None, [left_out_text(data.plan.get("left_out", ()))]),
     ]
+
+
+def paused_s(trials: pd.DataFrame) -> float:
+    """Return the seconds of a run in which it paused: no trial ran for more than `MIN_PAUSE_S`."""
+    timed = trials.dropna(subset=["started", "duration_s"]).sort_values("started")
+    gaps = timed["started"] - (timed["started"] + timed["duration_s"]).cummax().shift()
+    return float(gaps[gaps > MIN_PAUSE_S].sum())
+
+
+def _duration_text(data: RunData, last: float) -> str:
+    """Return how long a run measured, and how long it paused, as the end of a part."""
+    paused = paused_s(data.trials)
+    text = f", {format_duration(last - data.run_record.started - paused)}"
+    return f"{text} and {format_duration(paused)} of pauses" if paused else text
 
 
 def _page_text(data: RunData) -> str:

@@ -47,6 +47,16 @@ def test_scope_has_the_range_of_sizes_where_treatments_answer_with_different_pag
     assert "· pages of 128\xa0B to 512.0\xa0KiB on " in page.scope().text
 
 
+def test_scope_and_index_have_the_time_of_a_run_without_its_pauses(usual):
+    page, trials = copy.copy(usual), usual.data.trials
+    later = trials["started"] + 7200.0 * (trials["block"] > trials["block"].max() / 2)
+    record = usual.data.run_record.model_copy(update={"ended": usual.data.run_record.ended + 7200})
+    page.data = replace(usual.data, trials=trials.assign(started=later), run_record=record)
+    assert re.search(r"blocks, 1\xa0h 2\d\xa0min$", usual.scope().text)
+    assert re.search(r"blocks, 1\xa0h 2\d\xa0min and 2\xa0h \d\xa0min of pauses$", page.scope().text)
+    assert (usual.summary()["paused_s"], page.summary()["paused_s"]) == (0, pytest.approx(7200, abs=60))
+
+
 def test_table_says_why_medians_do_not_give_the_changes_of_a_host_that_changed_its_speed(usual):
     assert level_note(usual.analysis) == "" and "A change compares trials of one block" not in usual.effects().text
     base = usual.analysis.baseline
