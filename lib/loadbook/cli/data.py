@@ -14,8 +14,10 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
+from loadbook.core.text import did_you_mean
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
+from loadbook.ingestion.report_files import report_number
 from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
 from loadbook.tools import base as registry
@@ -158,15 +160,19 @@ def print_verification(layout: Layout, study: str, run_id: str) -> dict[str, Any
 
 @click.command()
 @click.argument("tool")
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.argument("path", type=click.Path(path_type=Path))
 @terminal.json_option("an array of {metric, statistic, value, unit, text}")
 def parse(tool: str, path: Path, as_json: bool) -> None:
     """Print the measurements in one raw output of TOOL.
 
-    PATH is a file that holds what the tool printed, or a folder with stdout, stderr, cmd (the command line),
-    rc (the exit code) and the tool's own files; only stdout must be there. Doubts go to stderr.
+    PATH is a file that holds what the tool printed (FILE#2: its second report), or a folder with stdout, stderr,
+    cmd (the command line), rc (the exit code) and the tool's own files; only stdout must be there. Doubts go to stderr.
     """
     reader = registry.load_tool(tool)
+    file, _ = report_number(path)
+    if not file.exists():
+        near = did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else [])
+        raise UsageError(f"no file or folder {str(file)!r}{near}")
     report = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in report.doubts:
         rule = doubt_rule(name)

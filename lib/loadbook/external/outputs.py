@@ -6,12 +6,13 @@ Only regular files inside the imported folder are read.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,8 +20,9 @@ from typing import Any
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import did_you_mean
 from loadbook.core.units import pluralize
-from loadbook.ingestion import trial_rows
+from loadbook.ingestion import report_files, trial_rows
 from loadbook.store.paths import NAME_PATTERN
+from loadbook.store.trial_record import sha256_file
 from loadbook.study.problems import short_repr, suggestion
 from loadbook.tools.base import ToolOutput
 
@@ -208,10 +210,13 @@ def _parse_time(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user."""
+    """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user.
+
+    `stdout` is the content itself if it is one of several reports in a file.
+    """
 
     condition: Condition
-    stdout: Path | None
+    stdout: Path | bytes | None
     stderr: Path | None = None
     rc: int | None = None
     command: str = ""
@@ -220,27 +225,30 @@ class OutputFiles:
 
     def read_captured(self) -> ToolOutput:
         """Read the files for a parser; without the command line, which can be split only once the tool is known."""
-        return trial_rows.read_output(
-            {**({trial_rows.STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc
-        )
+        files = {trial_rows.STDOUT: self.stdout, **self.files} if isinstance(self.stdout, Path) else self.files
+        read = trial_rows.read_output(files, self.stderr, self.rc)
+        return replace(read, stdout=self.stdout) if isinstance(self.stdout, bytes) else read
 
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
     """Return the files of each condition, and the mistakes in file names; does not read the outputs."""
     outputs: list[OutputFiles] = []
     problems: list[ImportProblem] = []
-    line_of: dict[Path, int] = {}
+    line_of: dict[tuple[Path, int], int] = {}
     for condition in conditions:
         try:
-            path = resolve_inside(folder, condition.file)
-            outputs.append(_output_files(folder, condition, path))
+            _, number = report_files.report_number(folder / condition.file)
+            path = resolve_inside(folder, condition.file.removesuffix(f"#{number}") if number else condition.file)
+            found = _output_files(folder, condition, path)
+            outputs.append(replace(found, stdout=report_files.read_report(path, number)) if number else found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))
         except DataError as error:
             problems.append(ImportProblem(condition.line, error.message, data=True))
         else:
-            if line_of.setdefault(path, condition.line) != condition.line:
-                problems.append(ImportProblem(condition.line, f"{condition.file} is that of line {line_of[path]}"))
+            if line_of.setdefault((path, number), condition.line) != condition.line:
+                earlier = line_of[path, number]
+                problems.append(ImportProblem(condition.line, f"{condition.file} is that of line {earlier}"))
     return outputs, problems
 
 
@@ -304,11 +312,23 @@ def _read_small_text(path: Path) -> str:
     return trial_rows.read_bytes(path).decode(errors="replace").strip()
 
 
-def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the trial's folder, path) for every file of an output; ``{host}`` stands for the driver's name."""
+def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path | bytes]]:
+    """Yield (name in the trial's folder, path or content) for every file of an output.
+
+    In a name, ``{host}`` stands for the driver's name.
+    """
     if output.stdout:
         yield "stdout-{host}", output.stdout
     if output.stderr:
         yield "stderr-{host}", output.stderr
     for name, path in {**output.files, **output.others}.items():
         yield "{host}-" + name, path
+
+
+def content_digests(output: OutputFiles) -> Iterator[str]:
+    """Yield the SHA-256 of every file of an output that is not empty."""
+    for _, content in files_by_trial_name(output):
+        if isinstance(content, Path) and content.stat().st_size:
+            yield sha256_file(content)
+        elif isinstance(content, bytes) and content:
+            yield hashlib.sha256(content).hexdigest()

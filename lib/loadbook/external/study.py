@@ -315,8 +315,12 @@ def _write_trial(
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
     folder.mkdir(parents=True)
-    for pattern, path in outputs.files_by_trial_name(report.source):
-        shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
+    for pattern, content in outputs.files_by_trial_name(report.source):
+        copy = folder / pattern.format(host=record.drivers[0].host)
+        if isinstance(content, bytes):
+            copy.write_bytes(content)
+        else:
+            shutil.copyfile(content, copy, follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
         (folder / name).touch()  # an output that the user did not keep is empty
     trial_record.seal_trial(folder, record)
@@ -483,8 +487,7 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
     """Return the id of the latest earlier run with the same trials and output files; None if there is none."""
     keys = set()
     for planned, report in checked.pairs:
-        paths = [path for _, path in outputs.files_by_trial_name(report.source)]
-        digests = frozenset(trial_record.sha256_file(path) for path in paths if path.stat().st_size > 0)
+        digests = frozenset(outputs.content_digests(report.source))
         keys.add((planned.treatment, planned.block, digests))
     for run in reversed(earlier_imports(layout, checked.name)):
         folders = layout.run(checked.name, run)

@@ -3,6 +3,7 @@
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
 - `interleaved`: rates and processes of one arm of an interleaved block
 - `outside_cpu`: CPU time of an arm's services outside of its slices, from readings on another machine than the driver's
+- `report_files`: one of several reports in a file
 - `trial_rows`: rows of one trial: measurements, samples, traces, request logs
 - `service_logs`: reasons of failed requests in the logs of services
 - `capacity`: outcomes of the probes of a search for capacity, and the capacity that follows from them

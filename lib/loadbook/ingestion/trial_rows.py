@@ -20,6 +20,7 @@ from loadbook.core.errors import DataError, ParseError
 from loadbook.core.validity_rules import rule_advice
 from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
+from loadbook.ingestion import report_files
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
 from loadbook.ingestion.interleaved import SliceLog, active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import (
@@ -45,8 +46,11 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     """Return the output of one execution of `binary` from a file or folder; DataError if there is none.
 
     A folder contains `stdout`, optionally `stderr`, `cmd` (command line) and `rc` (exit code), and the tool's own
-    files; a single file is the tool's standard output.
+    files; a single file is the tool's standard output, and ``FILE#3`` the third report in it.
     """
+    file, number = report_files.report_number(path)
+    if number:
+        return ToolOutput(report_files.read_report(file, number))
     if not path.is_dir():
         return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}

@@ -359,6 +359,7 @@ class Ab(base.Tool):
 
     name = "ab"
     binary = "ab"
+    report_begin = rb"This is ApacheBench"
     install_hint = "apt-get install apache2-utils"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -132,6 +133,7 @@ class Tool(Protocol):
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
+    report_begin : regular expression of the first line of a text report, by which a file with several is split.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -146,6 +148,7 @@ class Tool(Protocol):
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
     has_timeout: bool = True
+    report_begin: bytes = b""
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
@@ -240,6 +243,17 @@ def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
             problem = f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read"
             raise ParseError(tool.name, name, 0, f"{problem}, nothing from byte {MAX_REPORT_BYTES + 1:,} on would be")
     return tool.parse(output)
+
+
+def split_reports(data: bytes) -> list[bytes]:
+    """Return the text reports in a file, one after the other, each with the lines before the next one.
+
+    The first begins with the file, also if that has other lines first; a file without a known first line is one report.
+    """
+    begins = sorted({tool.report_begin for tool in _discover_tools().values() if tool.report_begin})
+    first_lines = re.compile(rb"^(?:" + b"|".join(begins) + b")", re.MULTILINE)
+    cuts = [0, *[match.start() for match in first_lines.finditer(data)][1:], len(data)]
+    return [data[start:end] for start, end in pairwise(cuts)]
 
 
 def is_known_version(tool: Tool, version: str) -> bool:

@@ -228,6 +228,9 @@ class H2load(base.Tool):
 
     name = "h2load"
     binary = "h2load"
+    report_begin = (
+        rb"starting benchmark\.{3}\r?\nspawning thread #0: \d+ total client"  # weighttp prints the first line, too
+    )
     install_hint = "apt-get install nghttp2-client"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})

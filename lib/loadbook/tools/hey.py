@@ -54,6 +54,7 @@ class Hey(base.ImportedTool):
 
     name = "hey"
     binary = "hey"
+    report_begin = rb"Summary:"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one text report."""

@@ -136,6 +136,7 @@ class Httperf(base.Tool):
 
     name = "httperf"
     binary = "httperf"
+    report_begin = rb"httperf --"
     install_hint = "apt-get install httperf"
     opens_connections_at_rate = True  # even while replies are outstanding
     load_models = frozenset({"open"})

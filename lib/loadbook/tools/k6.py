@@ -88,6 +88,7 @@ class K6(base.Tool):
 
     name = "k6"
     binary = "k6"
+    report_begin = rb" */\\ {6}"
     install_hint = recipes()["k6"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("k6", "version")

@@ -88,6 +88,7 @@ class Vegeta(base.Tool):
 
     name = "vegeta"
     binary = "vegeta"
+    report_begin = rb"Requests +\[total, rate"
     install_hint = recipes()["vegeta"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("vegeta", "-version")

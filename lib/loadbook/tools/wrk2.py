@@ -148,6 +148,7 @@ class Wrk2(base.Tool):
 
     name = "wrk2"
     binary = "wrk2"
+    report_begin = rb"Running .* test @ "
     install_hint = INSTALL_HINT
     load_models = frozenset({"open"})
     known_versions = ("4.0.0",)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.core.errors import ParseError
+from loadbook.core.errors import DataError, ParseError
 from loadbook.ingestion.trial_rows import read_captured
 from loadbook.tools import base
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/result-files.md").read_text()
-TABLE, SPLITTING = PAGE.split("## Which files are read")[1].split("## Several reports in one file")
+TABLE, SEVERAL = PAGE.split("## Which files are read")[1].split("## Several reports in one file")
 ROWS = {
     tool: [cell.strip() for cell in cells.split("|")]
     for tool, cells in re.findall(r"^\| \[(\w+)\]\(.*?\) \|(.*)\|$", TABLE, re.MULTILINE)
@@ -68,7 +68,7 @@ NOT_READ = [
     ("oha", "1.16.0--count_csv.stdout", "CSV: no failed requests", "no failed attempts"),
     ("vegeta", "12.13.0--hist.stdout", "histogram", "only a distribution"),
 ]
-# tool, capture whose beginning is that of every report
+# tool, capture that begins as every report
 SPLIT = [
     ("ab", "2.3--n20000_c50.stdout"),
     ("h2load", "1.52.0--h1_n20000.stdout"),
@@ -127,16 +127,23 @@ def test_files_beside_the_text_are_read_in_a_folder(
 
 
 @pytest.mark.parametrize(("tool", "capture"), SPLIT)
-def test_log_with_several_reports_is_read_after_it_was_split_as_the_page_says(
-    tool: str, capture: str, tmp_path: Path
-) -> None:
-    text = (CAPTURES / tool / capture).read_text()
-    (begin,) = re.findall(r"'/(.*)/'" if tool == "ab" else rf"\| (?:\w+, )?{tool}(?:, \w+)? \| `/(.*?)/`", SPLITTING)
-    (tmp_path / "all.log").write_text(text * 2)
+def test_log_with_several_reports_is_read_report_by_report(tool: str, capture: str, tmp_path: Path) -> None:
+    assert tool in SEVERAL
+    data = (CAPTURES / tool / capture).read_bytes()
+    (tmp_path / "all.log").write_bytes(data * 3)
     with pytest.raises(ParseError, match=r"two reports in one|JSON is not whole"):
         metrics(tool, tmp_path / "all.log")
-    before, *reports = re.split(rf"^(?={begin})", text * 2, flags=re.MULTILINE)
-    assert not before.strip() and len(reports) == 2
-    for report in reports:
-        (tmp_path / "one.txt").write_text(report)
-        assert ("requests", "count") in metrics(tool, tmp_path / "one.txt")
+    reader = base.load_tool(tool)
+    whole = base.parse_output(reader, read_captured(CAPTURES / tool / capture, reader.binary))
+    for number in (1, 2, 3):
+        one = base.parse_output(reader, read_captured(tmp_path / f"all.log#{number}", reader.binary))
+        assert one.measurements == whole.measurements
+    with pytest.raises(DataError, match=r"all\.log has 3 reports, none with the number 4"):
+        read_captured(tmp_path / "all.log#4", reader.binary)
+
+
+def test_log_of_several_tools_is_read_report_by_report(tmp_path: Path) -> None:
+    data = [(CAPTURES / tool / capture).read_bytes() for tool, capture in SPLIT]
+    (tmp_path / "all.log").write_bytes(b"started by me\n" + b"\n".join(data))
+    for number, (tool, capture) in enumerate(SPLIT, 1):
+        assert metrics(tool, tmp_path / f"all.log#{number}") == metrics(tool, CAPTURES / tool / capture), tool

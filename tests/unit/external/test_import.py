@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -510,3 +511,23 @@ def test_import_of_a_text_has_the_rate_that_it_prints(layout, tmp_path, tool, st
     data = imported(layout, there)
     assert set(data.trials["tool"]) == {tool}
     assert data.values("requests_per_s")["value"].tolist() == pytest.approx([per_s] * 2, rel=1e-9)
+
+
+def test_import_reads_the_reports_of_one_log_by_their_numbers(layout, tmp_path):
+    there = folder(tmp_path)
+    files = sorted({row["file"] for row in rows(there)})
+    (there / "all.log").write_bytes(b"".join((there / name).read_bytes() for name in files))
+    apart = imported(layout, there)
+    numbered = [row | {"file": f"all.log#{files.index(row['file']) + 1}"} for row in rows(there)]
+    write(there, numbered)
+    for name in files:
+        (there / name).unlink()
+    together = imported(layout, there)
+    columns = ["treatment", "block", "value"]
+    assert together.values("ok_per_s")[columns].equals(apart.values("ok_per_s")[columns])
+    trial = trial_record.read_trial(together.paths.trial("t0001"))
+    assert re.fullmatch(r"all\.log#\d+", trial.drivers[0].source)
+    write(there, [numbered[0] | {"file": "all.log#99"}, *numbered[1:], numbered[1]])
+    with pytest.raises(UsageError, match=r"all\.log has \d+ reports, none with the number 99") as caught:
+        imported(layout, there)
+    assert f"{numbered[1]['file']} is that of line 3" in caught.value.message
