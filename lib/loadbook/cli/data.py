@@ -172,7 +172,8 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     file, _ = report_number(path)
     if not file.exists():
         near = did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else [])
-        raise UsageError(f"no file or folder {str(file)!r}{near}")
+        hint = "name a file that the tool wrote, or a folder with its files"
+        raise UsageError(f"no file or folder {str(file)!r}{near}", hint)
     report = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in report.doubts:
         rule = doubt_rule(name)

@@ -92,17 +92,13 @@ def test_study_without_runs_is_reported_with_the_similar_one_that_has_some(typed
         (["run", "aa", "--blcoks", "3"], "run: no option '--blcoks'; did you mean '--blocks'?", "loadbook run --help"),
         (["run", "aa", "--zzz"], "run: no option '--zzz'", "loadbook run --help"),
         (["lab", "upp"], "no command 'upp' of loadbook lab; did you mean 'up'?", "commands: up, "),
-        (
-            ["parse", "wrk", "gone"],
-            "parse: invalid value for 'PATH': Path",
-            "loadbook parse --help",
-        ),
+        (["parse", "wrk", "gone"], "no file or folder 'gone'", "name a file that the tool wrote"),
         (["compare", "a.csv"], "compare: ", "loadbook compare --help"),
         (["run", "aa", "--blocks", "x"], "run: invalid value for '--blocks': 'x' is not", "loadbook run --help"),
         (["--nosuch"], "no option '--nosuch'", "loadbook --help"),
     ],
 )
-def test_mistakes_that_click_finds_are_reported_in_the_same_style(typed, tmp_path, words, message, following):
+def test_mistakes_in_a_command_are_reported_in_the_same_style(typed, tmp_path, words, message, following):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     code, out, err = typed(*words)
     assert (code, out) == (2, "")
