@@ -93,18 +93,21 @@ def _parse_difference(text: str) -> float:
 
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
+    from loadbook.stats.compare import MIN_BLOCKS
     from loadbook.study.designs import alias_sentences, factorial_design
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"
     if work.requests is not None:
         length = f"{work.requests:,} requests, expected to be a {length}"
-    length = f"{work.warmup_s:g} s warm-up, {length}"
+    length, repeated = f"{work.warmup_s:g} s warm-up, {length}", ""
     if study.capacity and study.capacity.is_search:
         length = f"about {study.capacity.usual_probes} probes of {length}, longer at low rates"
+        repeated = "; two to five times as long where other programs disturb probes, which are made again"
     turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
     turns += ", one length a block" if study.compares_slices else ""
     latencies = f"from the {pluralize(plan.latency_blocks, 'plain block')}, which run first"
+    latencies += f"; shown, not compared: that needs {MIN_BLOCKS}" if plan.latency_blocks < MIN_BLOCKS else ""
     aliases = alias_sentences(factorial_design(study.factorial)) if study.factorial else []
     return [
         f"{study.name}: {study.question}",
@@ -116,7 +119,7 @@ def _plan_lines(plan: Plan) -> list[str]:
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
         f"each        {format_duration(plan.trial_s)}: {length}",
-        f"time        {format_duration(plan.hours * 3600)}",
+        f"time        {format_duration(plan.hours * 3600)}{repeated}",
         f"disk        {format_bytes(plan.disk_bytes)} on this machine",
         *(f"{'' if number else 'design':12}{sentence}" for number, sentence in enumerate(aliases)),
     ]
