@@ -102,8 +102,10 @@ def import_(
         return
     if conditions is None:
         raise UsageError("--conditions is missing: which output is which treatment and block?", "docs/import.md")
-    from loadbook.external.study import ImportOptions, find_same_import, read_import, write_import
+    from loadbook.external.earlier import added_blocks, find_same_import
+    from loadbook.external.study import ImportOptions, read_import, write_import
     from loadbook.ingestion.ingest import ingest
+    from loadbook.stats.text import added_blocks_text
 
     options = ImportOptions(study, baseline, metric, margin, question, incomplete, aa)
     try:
@@ -113,8 +115,11 @@ def import_(
             terminal.print_json(_refusal_record(error))
         raise
     layout = project_layout()
-    before = find_same_import(layout, checked)
-    for note in [*checked.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
+    before = find_same_import(layout, checked.name, checked.pairs)
+    added = added_blocks(layout, checked.name, checked.pairs)
+    notes = [f"the same was imported before, as run {before}"] if before else []
+    notes += [f"{added_blocks_text(added)} at an earlier import: the report is exploratory"] if added else []
+    for note in [*checked.notes, *notes]:
         terminal.echo(f"note: {note}", err=True)
     _print_import(checked)
     if dry_run:

@@ -502,7 +502,7 @@ def underpowered_note(forecast: PowerForecast) -> str | None:
     if (needed := forecast.blocks_needed) is not None:
         span = f"; {round_blocks(bounds[0]):,} to {round_blocks(bounds[1]):,} blocks" if bounds else ""
         remedy = f"--blocks {round_blocks(needed)} ({format_duration(forecast.hours(needed) * 3600)}{span})"
-    origin = "assumed" if forecast.sd_range is None else "recorded"
+    origin = "assumed, as on quiet hosts" if forecast.sd_range is None else "recorded on these hosts"
     return f"{sees} For {_short_percent(forecast.effect)}: {remedy}. (Noise {origin}: {_short_percent(forecast.sd)}.)"
 
 

@@ -23,8 +23,7 @@ from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import pluralize
 from loadbook.execution.select import new_run_id
-from loadbook.execution.studies import study_file
-from loadbook.external import outputs
+from loadbook.external import earlier, outputs
 from loadbook.external.outputs import Condition, ImportProblem
 from loadbook.external.reports import ToolReport, read_reports, with_times_of_outputs
 from loadbook.ingestion.trial_rows import find_argv
@@ -33,7 +32,7 @@ from loadbook.store import trial_record
 from loadbook.store.atomic import hold_study_lock, move_folder
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
+from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, write_run_record
 from loadbook.store.trial_record import (
     SCHEMA_VERSION,
 )
@@ -286,8 +285,11 @@ class CheckedImport:
         return text if count >= MIN_BLOCKS else f"{text}: without more the report gives no verdict"
 
 
-def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
-    """Write a run's folder under a temporary name, then rename it; if this fails, nothing is left."""
+def write_run(paths: RunPaths, checked: CheckedImport, added: int, on_file: OnFile) -> None:
+    """Write a run's folder under a temporary name, then rename it; if this fails, nothing is left.
+
+    `added` is the number of blocks that were added to those of an earlier import, which makes the run exploratory.
+    """
     part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:
         part.mkdir(parents=True)
@@ -300,7 +302,8 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
                 _write_trial(new, ledger, checked.plan, run, planned, report)
                 on_file(done, len(checked.pairs))
             write_run_record(new, _run_record(run, checked))
-            trial_record.write_json(new.plan_json, checked.plan.to_json())
+            plan = checked.plan.to_json()
+            trial_record.write_json(new.plan_json, plan | {"added": added} if added else plan)
             ledger.append("run-ended", files=run_file_checksums(new))
         move_folder(part, paths.raw)
     finally:
@@ -471,35 +474,6 @@ def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
         yield f"and {len(unread) - MAX_NOTES} more without numbers"
 
 
-def earlier_imports(layout: Layout, name: str) -> list[str]:
-    """Return the ids of a study's runs; UsageError if loadbook itself measured one, or the study has a study file."""
-    runs = layout.runs(name)
-    own_runs = [r for r in runs if read_run_record(layout.run(name, r)).provenance != "imported"]
-    if own_runs or study_file(layout, name).is_file():
-        raise UsageError(
-            f"there is a study {name!r} already, and imported results are not mixed with its own",
-            "give another name: --study NAME",
-        )
-    return runs
-
-
-def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
-    """Return the id of the latest earlier run with the same trials and output files; None if there is none."""
-    keys = set()
-    for planned, report in checked.pairs:
-        digests = frozenset(outputs.content_digests(report.source))
-        keys.add((planned.treatment, planned.block, digests))
-    for run in reversed(earlier_imports(layout, checked.name)):
-        folders = layout.run(checked.name, run)
-        files = [
-            file for place in (folders.trials, folders.failed) for file in place.glob(f"*/{trial_record.RECORD_NAME}")
-        ]
-        records = [trial_record.read_trial(file.parent) for file in files]
-        if keys == {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}:
-            return run
-    return None
-
-
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:
     """Write checked outputs as a new run and return its id; `on_file(done, total)` is called after each output.
 
@@ -508,13 +482,13 @@ def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignor
     UsageError : the name belongs to another study, or another process writes its runs.
     DataError : a file cannot be read or written; no part of the run is left.
     """
-    earlier_imports(layout, checked.name)
+    earlier.earlier_imports(layout, checked.name)
     try:
         with hold_study_lock(layout.study_raw(checked.name)):
             for leftover in layout.study_raw(checked.name).glob(".*.part"):
                 shutil.rmtree(leftover)
-            run = new_run_id(layout, checked.name)
-            write_run(layout.run(checked.name, run), checked, on_file)
+            run, added = new_run_id(layout, checked.name), earlier.added_blocks(layout, checked.name, checked.pairs)
+            write_run(layout.run(checked.name, run), checked, added, on_file)
     except OSError as error:
         raise DataError(f"{error.filename or layout.root}: {error.strerror or error}; nothing was imported") from error
     return run

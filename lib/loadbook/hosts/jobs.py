@@ -181,7 +181,8 @@ class InUseError(HostError):
     transient = True
 
     def __init__(self, host: str, owner: LockOwner) -> None:
-        hint = f"wait for its end (loadbook run --wait), or end it: loadbook run --break-lock {owner.id}"
+        end = f"loadbook run STUDY --break-lock {owner.id}"
+        hint = f"loadbook run STUDY --wait starts when that run has ended; to end it: {end}"
         super().__init__(host, f"in use by {owner.description}", hint)
         self.owner = owner
 

@@ -235,9 +235,14 @@ def resolution_sentence(analysis: Analysis) -> str | None:
 
 
 def resolution_reason(analysis: Analysis) -> str:
-    """Return what a wide A/A arm gives, and how many more blocks would make it narrower than the margin."""
+    """Return what a wide A/A arm gives, and how many more blocks would make it narrower than the margin.
+
+    The number is left out where every treatment is decided nevertheless.
+    """
     wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
-    sentence = f"{wide.label} gives {_interval_text(wide)}."
+    sentence, treatments = f"{wide.label} gives {_interval_text(wide)}.", analysis.of_kind("treatment")
+    if analysis.limited and treatments and not _rows_of_kind(treatments, "undecided"):
+        return sentence
     more = blocks_for_half_width(wide, margin)
     if more is None:
         return f"{sentence} More blocks would not help at this noise (over {MAX_FORECAST_BLOCKS}): quieten the hosts."

@@ -71,10 +71,11 @@ def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None,
         return NOISE if command else NOISE_OF_IMPORTS
     blocks = row.verdict.comparison.blocks + more
     if command is None:
-        forecast = row.verdict.forecast
-        up_to = f" to {forecast.high}" if forecast and forecast.about == more else ""
-        number = f"{more}{up_to} more runs" if up_to else pluralize(more, "more run")
-        return f"{number} of each would probably {what}: add their outputs, and import all anew"
+        forecast, high = row.verdict.forecast, blocks
+        if forecast and forecast.about == more and forecast.high:
+            high = row.verdict.comparison.blocks + forecast.high
+        number = f"{blocks} to {high} new runs" if high > blocks else pluralize(blocks, "new run")
+        return f"{number} of each, imported without these, would probably {what} (added to these: exploratory)"
     seconds = round(blocks * (block_s or 0.0))
     time = f" (about {format_duration(seconds if seconds < 90 else max(seconds, 120))})" if seconds else ""
     return f"a new run of {pluralize(blocks, 'block')}{time} would probably {what}: {command} --blocks {blocks}"

@@ -62,9 +62,9 @@ class PlanRecord(TypedDict):
 
     `execution_chosen` is recorded if the study left the execution to loadbook, `plain_because` if it is plain although
     the study allows or asks for interleaved blocks; a reason found after the plan was made is recorded in the ledger.
-    `added`, the number of blocks beyond those of the study, is recorded only there. `latency_blocks` is the number of
-    plain blocks before the interleaved ones; `blocks` does not count them. `left_out` is recorded of a smoke variant
-    with fewer treatments than its study.
+    `added`, the number of blocks beyond those of the study, is recorded only there, except for imports.
+    `latency_blocks` is the number of plain blocks before the interleaved ones; `blocks` does not count them. `left_out`
+    is recorded of a smoke variant with fewer treatments than its study.
     """
 
     study: str

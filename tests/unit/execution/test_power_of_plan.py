@@ -189,11 +189,11 @@ def test_plan_with_too_few_blocks_prints_the_number_needed(layout):
     minutes = format_duration(exact.hours(604) * 3600).replace("\u00a0", " ")
     assert said(exact) == (
         f"This run can see differences of 5.2 % or more. For 2 %: --blocks 600 ({minutes}; 260 to 2,300 blocks). "
-        "(Noise recorded: 18 %.)"
+        "(Noise recorded on these hosts: 18 %.)"
     )
     assumed = replace(exact, sd=0.0354, sd_range=None, blocks_needed=28, blocks_needed_range=None)
     minutes = format_duration(exact.hours(28) * 3600).replace("\u00a0", " ")
-    assert said(assumed).endswith(f"For 2 %: --blocks 28 ({minutes}). (Noise assumed: 3.5 %.)")
+    assert said(assumed).endswith(f"For 2 %: --blocks 28 ({minutes}). (Noise assumed, as on quiet hosts: 3.5 %.)")
     few = forecast_power(layout, replace(plan, blocks=4))
     assert said(few).startswith("This run has too few blocks to see any difference. For 2 %: --blocks ")
     assert "For 2 %: more than 10,000 blocks. " in said(replace(few, blocks_needed=None, blocks_needed_range=None))

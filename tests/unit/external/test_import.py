@@ -12,15 +12,16 @@ from bs4 import BeautifulSoup
 from import_files import BY_HAND, capture, folder, project, rows, write
 from loadbook.analyses.effects.page import effects_page
 from loadbook.core.errors import DataError, UsageError
+from loadbook.external.earlier import added_blocks, find_same_import
 from loadbook.external.study import (
     ImportOptions,
-    find_same_import,
     read_import,
     to_valid_name,
     unique_names,
     write_import,
 )
 from loadbook.ingestion.ingest import ingest
+from loadbook.report.page import scope_parts
 from loadbook.report.sections import provenance_pairs
 from loadbook.stats.analyse import analyse
 from loadbook.store import trial_record
@@ -291,9 +292,9 @@ def test_import_refuses_a_named_tool_that_did_not_write_the_output(layout, tmp_p
 def test_import_of_the_same_outputs_again_writes_a_new_run(layout, tmp_path):
     there = folder(tmp_path)
     made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
-    assert find_same_import(layout, made) is None
+    assert find_same_import(layout, made.name, made.pairs) is None
     first = write_import(layout, made)
-    assert find_same_import(layout, made) == first
+    assert find_same_import(layout, made.name, made.pairs) == first
     assert write_import(layout, made) != first
     assert len(layout.runs("by-hand")) == 2
 
@@ -531,3 +532,32 @@ def test_import_reads_the_reports_of_one_log_by_their_numbers(layout, tmp_path):
     with pytest.raises(UsageError, match=r"all\.log has \d+ reports, none with the number 99") as caught:
         imported(layout, there)
     assert f"{numbered[1]['file']} is that of line 3" in caught.value.message
+
+
+def test_blocks_added_to_those_of_an_earlier_import_make_the_run_exploratory(layout, tmp_path):
+    there = folder(tmp_path)
+    every = rows(there)
+    last = max(int(row["block"]) for row in every)
+    write(there, [row for row in every if int(row["block"]) < last])
+    first = imported(layout, there)
+    assert "added" not in first.plan and "EXPLORATORY" not in effects_page_text(first)
+    write(there, every)
+    made = read_import(there, there / "conditions.csv", ImportOptions("", baseline="plain"))
+    assert added_blocks(layout, made.name, made.pairs) == 1
+    more = imported(layout, there)
+    assert more.plan["added"] == 1
+    assert "EXPLORATORY: 1 block was added after looking" in effects_page_text(more)
+    assert {row.verdict.comparison.added_blocks for row in analyse(more).rows if row.verdict} == {1}
+
+
+def test_outputs_that_are_replaced_make_no_run_exploratory(layout, tmp_path):
+    there = folder(tmp_path)
+    imported(layout, there)
+    replaced = there / rows(there)[0]["file"]
+    replaced.write_bytes(replaced.read_bytes() + b"\n")
+    made = read_import(there, there / "conditions.csv", ImportOptions("", baseline="plain"))
+    assert added_blocks(layout, made.name, made.pairs) == 0
+
+
+def effects_page_text(data):
+    return " ".join(scope_parts(data, 0.02))

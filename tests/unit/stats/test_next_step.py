@@ -74,10 +74,10 @@ def test_wide_aa_arm_asks_for_nothing_if_every_treatment_is_decided_nevertheless
 def test_undecided_imported_results_need_more_runs_of_each_treatment() -> None:
     analysis = analyse(make_run(TWO))
     said = re.fullmatch(
-        r"(\d+)(?: to \d+)? more runs? of each would probably decide .*: add their outputs, and import all anew",
+        r"(\d+)(?: to \d+)? new runs of each, imported without these, would probably decide .* \(added to these: .*",
         next_step(analysis, None),
     )
     about = [row.verdict.forecast.about or 0 for row in analysis.of_kind("treatment")]
-    assert said and int(said[1]) == max(about)
+    assert said and int(said[1]) == 12 + max(about)
     noisy = analyse(make_run({"base": {"sd": 0.4}, "a": {"sd": 0.4}}))
     assert next_step(noisy, None) == NOISE_OF_IMPORTS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
+from loadbook.core.units import pluralize
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
 from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
@@ -113,8 +114,11 @@ class EffectsPage(Page):
 
     def extra_support(self) -> str | None:
         """Return the sentence below the headline: latency percentiles if there is one treatment, else None."""
-        alone = len(self.analysis.of_kind("treatment")) == 1
-        return f"Latency: {self.latency_figure.caption}" if alone and self.panels else None
+        if len(self.analysis.of_kind("treatment")) != 1 or not self.panels:
+            return None
+        if 0 < (blocks := self.data.plan.get("latency_blocks", 0)) < MIN_BLOCKS:
+            return f"Latency: shown below, of {pluralize(blocks, 'plain block')}."
+        return f"Latency: {self.latency_figure.caption}"
 
     def effects(self) -> Block:
         """Show the effect plot (or the non-inferiority plot), a sentence per treatment, and the table."""
