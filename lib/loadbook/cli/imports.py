@@ -105,7 +105,6 @@ def import_(
     from loadbook.external.earlier import added_blocks, find_same_import
     from loadbook.external.study import ImportOptions, read_import, write_import
     from loadbook.ingestion.ingest import ingest
-    from loadbook.stats.text import added_blocks_text
 
     options = ImportOptions(study, baseline, metric, margin, question, incomplete, aa)
     try:
@@ -118,7 +117,9 @@ def import_(
     before = find_same_import(layout, checked.name, checked.pairs)
     added = added_blocks(layout, checked.name, checked.pairs)
     notes = [f"the same was imported before, as run {before}"] if before else []
-    notes += [f"{added_blocks_text(added)} at an earlier import: the report is exploratory"] if added else []
+    if added:
+        differ = pluralize(added, "block differs", "blocks differ")
+        notes.append(f"{differ} from an earlier import of these outputs: the report is exploratory")
     for note in [*checked.notes, *notes]:
         terminal.echo(f"note: {note}", err=True)
     _print_import(checked)

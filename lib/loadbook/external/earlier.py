@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import UsageError
 from loadbook.execution.studies import study_file
 from loadbook.external import outputs
 from loadbook.external.reports import ToolReport
 from loadbook.store import trial_record
-from loadbook.store.paths import Layout
+from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
+from loadbook.store.trial_record import read_json
 from loadbook.study.plan import PlannedTrial
 
 PlannedOutputs = Sequence[tuple[PlannedTrial, ToolReport]]
+Output = tuple[str, frozenset[str]]  # treatment, and digests of its files
 
 
 def earlier_imports(layout: Layout, name: str) -> list[str]:
@@ -38,14 +40,44 @@ def find_same_import(layout: Layout, name: str, pairs: PlannedOutputs) -> str | 
 
 
 def added_blocks(layout: Layout, name: str, pairs: PlannedOutputs) -> int:
-    """Return the number of blocks without an output of an earlier import, beside blocks that have some; else 0.
+    """Return the number of blocks that differ from the earlier import to which these outputs belong; 0 for new ones.
 
-    They were added after results were seen, as far as is known: the run is exploratory.
+    The results of that import may have been seen: blocks that were added, changed or left out since then make the run
+    exploratory. An output that did not count may be replaced. Outputs of exploratory imports stay exploratory.
     """
-    known = {digests for run in earlier_imports(layout, name) for _, digests in _recorded(layout, name, run)}
-    blocks = {planned.block for planned, _ in pairs}
-    earlier = {planned.block for planned, report in pairs if _digests(report) in known}
-    return len(blocks - earlier) if earlier else 0
+    new = {(planned.treatment, _digests(report)): planned.block for planned, report in pairs}
+    digests = {each for _, each in new}
+    runs = [(run, [*_recorded(layout, name, run)]) for run in earlier_imports(layout, name)]
+    related = [(run, recorded) for run, recorded in runs if digests & {each for _, each in recorded}]
+    if not related:
+        return 0
+    confirmatory = [each for each in related if not read_json(layout.run(name, each[0]).plan_json).get("added")]
+    differences = [_differing_blocks(layout.run(name, run), recorded, new) for run, recorded in confirmatory]
+    return min(differences, default=len(set(new.values())))
+
+
+def _differing_blocks(
+    paths: RunPaths, recorded: Sequence[tuple[trial_record.TrialRecord, frozenset[str]]], new: Mapping[Output, int]
+) -> int:
+    """Return how many blocks have an output that an earlier run has not, or lack one of it that counted."""
+    old = {(record.treatment, digests): record for record, digests in recorded}
+    counted = _counted_trials(paths)
+    replaceable = {(r.treatment, r.block) for r in old.values() if r.status != "ok" or r.trial not in counted}
+    added = {block for key, block in new.items() if key not in old and (key[0], block) not in replaceable}
+    kept = {record.trial for key, record in old.items() if key in new}
+    left_out = {r.block for r in old.values() if r.trial not in kept and (r.treatment, r.block) not in replaceable}
+    return len(added) + len(left_out - added)
+
+
+def _counted_trials(paths: RunPaths) -> set[str]:
+    """Return the trials of a run that count, by its table; every trial with status ok if there is no table."""
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(paths.table("trials"), columns=["trial", "valid"]).to_pylist()
+    except (OSError, ValueError):
+        return {folder.name for folder in paths.trials.glob("t*")}
+    return {str(row["trial"]) for row in table if row["valid"]}
 
 
 def _digests(report: ToolReport) -> frozenset[str]:

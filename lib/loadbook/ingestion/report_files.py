@@ -9,6 +9,7 @@ from pathlib import Path
 from loadbook.core.errors import DataError
 from loadbook.core.units import pluralize
 from loadbook.tools.base import split_reports
+from loadbook.tools.line_patterns import utf_16_text
 
 MAX_BYTES = 50_000_000
 
@@ -28,9 +29,14 @@ def read_report(path: Path, number: int) -> bytes:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path.name} is larger than {MAX_BYTES:,} bytes", "split it")
-        reports = split_reports(path.read_bytes())
+        data = path.read_bytes()
+        if encoding := utf_16_text(data):
+            raise DataError(f"{path.name}{encoding}")
+        reports = split_reports(data)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"{path.name} cannot be split: {error}", "split it by hand, a file for each report") from None
     if number > len(reports):
         raise DataError(f"{path.name} has {pluralize(len(reports), 'report')}, none with the number {number}")
     return reports[number - 1]

@@ -300,11 +300,12 @@ def _services_text(data: RunData) -> str:
 def _origin_parts(data: RunData) -> list[str]:
     """Return remarks on a run that was imported, is a replay, or is exploratory; empty for any other run."""
     source, replayed, added = data.run_record.imported, data.run_record.replay, data.plan.get("added", 0)
-    exploratory = [f"EXPLORATORY: {added_blocks_text(added)}"] if added else []
     if source:
         word = f"conditions are as {source['conditions']} says"
-        return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}", *exploratory]
-    return [*([f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []), *exploratory]
+        changed = f"EXPLORATORY: {pluralize(added, 'block differs', 'blocks differ')} from an earlier import"
+        return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}", *([changed] if added else [])]
+    replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
+    return replay + ([f"EXPLORATORY: {added_blocks_text(added)}"] if added else [])
 
 
 def _load_parts(data: RunData) -> list[str]:

@@ -360,6 +360,7 @@ class Ab(base.Tool):
     name = "ab"
     binary = "ab"
     report_begin = rb"This is ApacheBench"
+    report_end = rb"HTML transferred:"
     install_hint = "apt-get install apache2-utils"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})

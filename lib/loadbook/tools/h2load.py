@@ -228,6 +228,7 @@ class H2load(base.Tool):
 
     name = "h2load"
     binary = "h2load"
+    report_end = rb"req/s +:"
     report_begin = (
         rb"starting benchmark\.{3}\r?\nspawning thread #0: \d+ total client"  # weighttp prints the first line, too
     )

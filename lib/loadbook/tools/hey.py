@@ -55,6 +55,7 @@ class Hey(base.ImportedTool):
     name = "hey"
     binary = "hey"
     report_begin = rb"Summary:"
+    report_end = rb"Status code distribution:"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one text report."""

@@ -136,7 +136,8 @@ class Httperf(base.Tool):
 
     name = "httperf"
     binary = "httperf"
-    report_begin = rb"httperf --"
+    report_begin = rb"httperf .*--client=\d+/\d+ "
+    report_end = rb"Errors: fd-unavail"
     install_hint = "apt-get install httperf"
     opens_connections_at_rate = True  # even while replies are outstanding
     load_models = frozenset({"open"})

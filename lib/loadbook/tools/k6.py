@@ -26,6 +26,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -89,6 +90,7 @@ class K6(base.Tool):
     name = "k6"
     binary = "k6"
     report_begin = rb" */\\ {6}"
+    report_end = " *█ TOTAL RESULTS".encode()  # of k6 1
     install_hint = recipes()["k6"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("k6", "version")
@@ -281,6 +283,10 @@ class _Values:
         ordered = [times_ms[s] for s in STATISTICS if s in times_ms and s != "mean"]
         if ordered != sorted(ordered):
             raise ParseError("k6", self.file, 1, f"{metric}: minimum, percentiles and maximum do not ascend")
+        slack = max(map(k6_text.step_s, self.texts.get(metric, {}).values()), default=0.0) * 1000 + 1e-9
+        mean, low, high = times_ms.get("mean"), times_ms.get("min", 0.0), times_ms.get("max", math.inf)
+        if mean is not None and not low - slack <= mean <= high + slack:
+            raise ParseError("k6", self.file, 1, f"{metric}: the mean is not between minimum and maximum")
         return {statistic: value / 1000 for statistic, value in times_ms.items()}
 
     def time_rows(self, name: str, metric: str) -> Iterator[Measurement]:
@@ -303,11 +309,11 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     attempts, failed = values.count("http_reqs"), values.failed()
     if failed > attempts:
         raise ParseError("k6", file, 1, f"{failed} failed requests of {attempts}")
-    own = any(name.startswith(("status_", "errors_")) for name in summary.metrics)
+    own = any(name in ERROR_CLASSES or re.fullmatch(r"status_[1-5]xx", name) for name in summary.metrics)
     seconds = summary.duration_s or _duration_from_rate(values, attempts)
     rate = offered_rate(output.argv)
     rows = [*(_own_rows if own else _count_rows)(values, attempts, failed, seconds, rate)]
-    if not summary.texts:  # a text has two digits of them
+    if "data_received" in summary.metrics:  # a text has two digits of it
         rows.append(Measurement("bytes_read", "count", values.count("data_received"), "B", None))
     if attempts > failed:
         ok_times = "http_req_duration{expected_response:true}"

@@ -15,18 +15,19 @@ from loadbook.core.go_programs import parse_duration_s
 from loadbook.tools import line_patterns
 
 FIRST_LINE = re.compile(r" *(?:[✓✗] )?(?:http_reqs|http_req_duration|iterations)\.*: ")
-_METRIC = re.compile(r" *(?P<mark>[✓✗] )?(?P<name>[A-Za-z_][\w ]*|{ .+ })\.{3,}: *(?P<values>\S.*)")
+_METRIC = re.compile(r" *(?P<mark>[✓✗] )?(?P<name>[A-Za-z_](?:[\w :/()-]|\.(?!\.))*|{ .+ })\.{3,}: *(?P<values>\S.*)")
 _HEADING = re.compile(r" *█ (?P<title>.+)")
 _THRESHOLD = re.compile(r" *(?P<mark>[✓✗]) '(?P<condition>.+)' \S+=\S*")
 _SHARE = re.compile(
     r"(?P<percent>\d+\.\d\d)% +(?:✓ *(?P<hits>\d+) +✗ *(?P<misses>\d+)|(?P<hits_of>\d+) out of (?P<total>\d+))"
 )
 _COUNTER = re.compile(r"(?P<count>\d+) +(?P<rate>\d+(?:\.\d{1,6})?)/s")
-_TREND_VALUE = re.compile(r"(avg|min|med|max|p\(\d{1,2}(?:\.\d+)?\))=(\S+)")
+_TREND_VALUE = re.compile(r"(avg|min|med|max|count|p\(\d{1,2}(?:\.\d+)?\))=(\S+)")
 UNIT_S = {"µs": 1e-6, "μs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+RATE_ROUNDED = 6e-7  # a rate with six decimals is nearer than this
 # lines of every text with requests; the last one is the end of a text of k6 1
 EXAMPLES = {
-    "http_reqs": "http_reqs...: 883 439.454444/s",
+    "http_req_duration": "http_req_duration...: avg=11.24ms min=10.07ms med=10.83ms max=66.92ms p(90)=11.31ms",
     "http_req_failed": "http_req_failed...: 0.00% 0 out of 883",
     "data_sent": "data_sent...: 72 kB 36 kB/s",
 }
@@ -71,7 +72,7 @@ def _lines_of_total(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     in_part = False
     for number, line in enumerate(lines, 1):
         if heading := _HEADING.match(line):
-            in_part = heading["title"].startswith(("GROUP", "SCENARIO"))
+            in_part = heading["title"].startswith(("GROUP: ", "SCENARIO: "))
         if not in_part:
             yield number, line
 
@@ -86,17 +87,23 @@ def _add_metric(summary: TextSummary, name: str, text: str) -> None:
         summary.metrics[name] = {"passes": hits, "fails": total - hits}
     elif counter := _COUNTER.fullmatch(text):
         summary.metrics[name] = {"count": int(counter["count"]), "rate": float(counter["rate"])}
-    elif (printed := _trend(text)) and None not in (times := [parse_duration_s(time) for time in printed.values()]):
+    elif (printed := _trend(text)) and None not in (times := [_seconds(time) for time in printed.values()]):
         summary.metrics[name] = {key: 1000 * (time or 0.0) for key, time in zip(printed, times, strict=True)}
         summary.texts[name] = printed
-    elif name.startswith("http_req"):
+    elif name.partition("{")[0] in (*EXAMPLES, "http_reqs") and name != "data_sent":
         raise ValueError(text)
 
 
 def _trend(text: str) -> dict[str, str]:
-    """Return {key: value as printed} of the values of a trend; {} for a line that is none."""
+    """Return {key: value as printed} of the times of a trend; {} for a line that is none."""
     printed = dict(_TREND_VALUE.findall(text))
-    return printed if " ".join(f"{key}={time}" for key, time in printed.items()) == " ".join(text.split()) else {}
+    whole = " ".join(f"{key}={time}" for key, time in printed.items()) == " ".join(text.split())
+    return {key: time for key, time in printed.items() if key != "count"} if whole else {}
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of a time; None for a text that is none, also with a fraction of minutes or hours."""
+    return None if re.search(r"\.[0-9]+[mh](?!s)", text) else parse_duration_s(text)
 
 
 def step_s(text: str) -> float:
@@ -109,13 +116,28 @@ def step_s(text: str) -> float:
 def _checked(summary: TextSummary, line_of: Mapping[str, int], file: str) -> TextSummary:
     """Return a summary with the checks of k6 1 under their former name; ParseError if it contradicts itself."""
     metrics = summary.metrics
+    if "http_reqs" not in line_of:
+        raise ParseError("k6", file, 0, "no requests in it: no line like 'http_reqs...: 883 439.454444/s'")
     for name, example in EXAMPLES.items():
         if name not in line_of:
             raise ParseError("k6", file, 0, f"text is not complete, or of k6 before 0.31: no line like {example!r}")
-    failed, requests = metrics["http_req_failed"], metrics["http_reqs"]["count"]
-    if failed["passes"] + failed["fails"] != requests:
-        text = f"{failed['passes'] + failed['fails']} requests, but {requests} of http_reqs"
+    failed, requests = metrics["http_req_failed"], metrics["http_reqs"]
+    if failed["passes"] + failed["fails"] != requests["count"]:
+        text = f"{failed['passes'] + failed['fails']} requests, but {requests['count']} of http_reqs"
         raise ParseError("k6", file, line_of["http_req_failed"], text)
+    for name, counter in metrics.items():
+        if not _same_duration(requests, counter):
+            text = f"its rate and that of http_reqs (line {line_of['http_reqs']}) are over different times"
+            raise ParseError("k6", file, line_of[name], text)
     if "checks_succeeded" in metrics:
         metrics["checks"] = metrics.pop("checks_succeeded")
     return summary
+
+
+def _same_duration(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two counters can have rates over the same time, within their rounding; true for other metrics."""
+    if not other.get("count") or "rate" not in other or not one["count"]:
+        return True
+    low, high = ((other["count"] * (one["rate"] + sign * RATE_ROUNDED)) for sign in (-1, 1))
+    least, most = ((one["count"] * (other["rate"] + sign * RATE_ROUNDED)) for sign in (-1, 1))
+    return bool(low <= most and least <= high)

@@ -158,7 +158,7 @@ def read_report(
 
 def second_report(line: str) -> str:
     """Return the reason why a file is refused in which a line of a report comes a second time."""
-    split = "two reports in one; `loadbook import` reads them as FILE#1, FILE#2, ... (docs/result-files.md)"
+    split = "two reports in one: name them FILE#1, FILE#2, ..., or split the file (docs/result-files.md)"
     return f"a second line {line.strip()[:60]!r}: {split}"
 
 

@@ -89,6 +89,7 @@ class Vegeta(base.Tool):
     name = "vegeta"
     binary = "vegeta"
     report_begin = rb"Requests +\[total, rate"
+    report_end = rb"Error Set:"
     install_hint = recipes()["vegeta"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("vegeta", "-version")
@@ -224,6 +225,8 @@ def _kind(data: bytes | Path) -> str | None:
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of vegeta or of another program."""
     circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
+    if any(re.match(rf" +{vegeta_text.FIRST_LINE.pattern}", line) for line in line_patterns.clean_lines(output.stdout)):
+        return "the report is indented: remove the blanks before its lines"
     if any(_DISTRIBUTION.match(line) for line in line_patterns.clean_lines(output.stdout)):
         return "only a distribution of times: read `vegeta encode -to csv` or `vegeta report -type=json`"
     if b"Usage of vegeta" in output.stderr or b"usage: vegeta" in output.stdout.lower():

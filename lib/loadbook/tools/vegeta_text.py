@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from loadbook.core.go_programs import parse_duration_s
 from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
 
-FIRST_LINE = re.compile(r" *Requests +\[total, rate")
+FIRST_LINE = re.compile(r"Requests +\[total, rate")
 _NUMBER = r"\d+(?:\.\d+)?"
 PATTERNS = [
     LinePattern(
@@ -90,7 +91,7 @@ def read_text(lines: Sequence[str], file: str = "stdout") -> VegetaText:
     """Return the numbers of a text report; ParseError if it is cut, holds two, or contradicts itself."""
     report = read_report("vegeta", lines, PATTERNS, file)
     statuses = {int(code): int(count) for code, count in re.findall(r"(\d+):(\d+)", report.text("codes"))}
-    messages = [line for line in lines[report.line_numbers["errors"] :] if line]
+    messages = [*takewhile(bool, lines[report.line_numbers["errors"] :])]
     text = VegetaText(
         statuses, _seconds(report, "all"), step_s(report.text("all")), report.fields.get("throughput", (0, None))[1],
         report.count("bytes"), _times(report), messages,
@@ -113,7 +114,7 @@ def step_s(text: str) -> float:
 def _seconds(report: TextReport, field: str, text: str | None = None) -> float:
     text = text or report.text(field)
     value = parse_duration_s(text)
-    if value is None:
+    if value is None or re.search(r"\.\d+[mh](?!s)", text):  # Go prints no fractions of minutes and hours
         raise report.error_at(field, f"{text!r} is no duration")
     return value
 
@@ -121,7 +122,7 @@ def _seconds(report: TextReport, field: str, text: str | None = None) -> float:
 def _times(report: TextReport) -> dict[str, tuple[float, str]]:
     """Return {statistic: (seconds, text)} of the latencies; ParseError if they do not ascend."""
     names, texts = report.text("names").split(", "), report.text("times").split(", ")
-    if len(names) != len(texts) or not set(names) <= set(STATISTICS):
+    if len(names) != len(texts) or len({*names}) < len(names) or not {"max"} <= {*names} <= {*STATISTICS}:
         raise report.error_at("latencies", f"line cut or changed; expected {PATTERNS[2].example!r}")
     times = {STATISTICS[name]: (_seconds(report, "times", text), text) for name, text in zip(names, texts, strict=True)}
     ordered = [times[name][0] for name in STATISTICS.values() if name in times and name != "mean"]
@@ -152,6 +153,8 @@ def _check_durations(report: TextReport, text: VegetaText) -> None:
     steps = {name: step_s(report.text(name)) for name in ("all", "attack", "wait")}
     if abs(text.seconds - attack_s - wait_s) > sum(steps.values()):
         raise report.error_at("duration", "attack and wait do not add up to the total")
+    if text.times["max"][0] > text.seconds + sum(steps.values()) + step_s(text.times["max"][1]):
+        raise report.error_at("latencies", "the longest request is longer than the attack")
     for name, count, field, seconds in (
         ("rate", report.count("total"), "attack", attack_s),
         ("throughput", text.ok, "all", text.seconds),

@@ -200,6 +200,7 @@ class Wrk(base.Tool):
     name = "wrk"
     binary = "wrk"
     report_begin = rb"Running .* test @ "
+    report_end = rb"Transfer/sec:"
     install_hint = "apt-get install wrk"
     load_models = frozenset({"closed"})
     known_versions = ("4",)

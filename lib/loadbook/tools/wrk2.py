@@ -149,6 +149,7 @@ class Wrk2(base.Tool):
     name = "wrk2"
     binary = "wrk2"
     report_begin = rb"Running .* test @ "
+    report_end = rb"Transfer/sec:"
     install_hint = INSTALL_HINT
     load_models = frozenset({"open"})
     known_versions = ("4.0.0",)

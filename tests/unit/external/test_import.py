@@ -540,24 +540,60 @@ def test_blocks_added_to_those_of_an_earlier_import_make_the_run_exploratory(lay
     last = max(int(row["block"]) for row in every)
     write(there, [row for row in every if int(row["block"]) < last])
     first = imported(layout, there)
-    assert "added" not in first.plan and "EXPLORATORY" not in effects_page_text(first)
+    assert "added" not in first.plan and "EXPLORATORY" not in scope_text(first)
     write(there, every)
-    made = read_import(there, there / "conditions.csv", ImportOptions("", baseline="plain"))
-    assert added_blocks(layout, made.name, made.pairs) == 1
     more = imported(layout, there)
     assert more.plan["added"] == 1
-    assert "EXPLORATORY: 1 block was added after looking" in effects_page_text(more)
+    assert "EXPLORATORY: 1 block differs from an earlier import" in scope_text(more)
     assert {row.verdict.comparison.added_blocks for row in analyse(more).rows if row.verdict} == {1}
+    write(there, [row | {"block": str(int(row["block"]) + 10)} for row in every])
+    assert changed_blocks(layout, there) == 1, "outputs of an exploratory import stay exploratory"
+    write(there, [row for row in every if int(row["block"]) == last])
+    assert changed_blocks(layout, there) == 1
 
 
-def test_outputs_that_are_replaced_make_no_run_exploratory(layout, tmp_path):
+def test_outputs_that_are_swapped_changed_or_left_out_make_the_run_exploratory(layout, tmp_path):
     there = folder(tmp_path)
+    every, blocks = rows(there), {row["block"] for row in rows(there)}
     imported(layout, there)
-    replaced = there / rows(there)[0]["file"]
-    replaced.write_bytes(replaced.read_bytes() + b"\n")
+    other = next(row["treatment"] for row in every if row["treatment"] != "plain")
+    swap = {"plain": other, other: "plain"}
+    write(there, [row | {"treatment": swap.get(row["treatment"], row["treatment"])} for row in every])
+    assert changed_blocks(layout, there) == len(blocks)
+    write(there, [row for row in every if row["block"] != every[-1]["block"]])
+    assert changed_blocks(layout, there) == 1
+    write(there, every)
+    assert changed_blocks(layout, there) == 0
+    output = there / every[0]["file"]
+    output.write_bytes(output.read_bytes() + b"\n")
+    assert changed_blocks(layout, there) == 1
+
+
+def test_outputs_that_did_not_count_may_be_replaced(layout, tmp_path):
+    there = folder(tmp_path)
+    output = there / rows(there)[0]["file"]
+    good = output.read_bytes()
+    output.write_bytes(b"This is ApacheBench, killed\n")
+    first = imported(layout, there)
+    assert not first.trials["valid"].all()
+    output.write_bytes(good)
+    assert changed_blocks(layout, there) == 0
+
+
+def test_new_outputs_alone_are_no_exploration(layout, tmp_path):
+    there = folder(tmp_path)
+    every = rows(there)
+    write(there, [row for row in every if int(row["block"]) <= 3])
+    imported(layout, there)
+    write(there, [row for row in every if int(row["block"]) > 3])
+    assert changed_blocks(layout, there) == 0
+
+
+def changed_blocks(layout, there):
+    """Return the number of blocks that an import of the folder would call added or changed."""
     made = read_import(there, there / "conditions.csv", ImportOptions("", baseline="plain"))
-    assert added_blocks(layout, made.name, made.pairs) == 0
+    return added_blocks(layout, made.name, made.pairs)
 
 
-def effects_page_text(data):
+def scope_text(data):
     return " ".join(scope_parts(data, 0.02))

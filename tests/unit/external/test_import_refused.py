@@ -183,7 +183,7 @@ def test_import_says_that_a_log_has_several_reports(call):
     for path in call.there.glob("*.txt"):
         path.write_bytes(data * 2)
     assert re.search(
-        r"line 2: access-1\.txt:\d+: a second line 'Server Port: .*two reports in one; .* as FILE#1, FILE#2", call()[2]
+        r"line 2: access-1\.txt:\d+: a second line 'Server Port: .*two reports in one: name them FILE#1", call()[2]
     )
 
 

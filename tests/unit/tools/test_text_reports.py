@@ -155,3 +155,84 @@ def test_step_of_a_duration_of_vegeta_is_the_next_smaller_unit(text: str, step_s
 )
 def test_step_of_a_time_of_k6_is_a_hundredth_of_its_unit(text: str, step_s: float) -> None:
     assert k6_text.step_s(text) == pytest.approx(step_s)
+
+
+def changed(tool: str, name: str, old: str, new: str) -> ToolOutput:
+    """Return a recorded text alone, with one part changed."""
+    captured = capture(FIXTURES / tool / f"{name}.json")
+    text = captured.stdout.decode()
+    assert old in text
+    return ToolOutput(text.replace(old, new, 1).encode(), argv=captured.argv)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("439.454444/s", "4394.54444/s", "over different times"),
+        ("avg=11.24ms", "avg=91.24ms", "not between minimum and maximum"),
+        ("max=66.92ms", "max=1.5h", "line cut or changed"),
+        ("http_req_duration....", "http_req_connecting...", "no line like 'http_req_duration"),
+        ("http_reqs....", "ws_sessions....", "no requests in it"),
+    ],
+)
+def test_text_of_k6_that_contradicts_itself_is_refused(old: str, new: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        base.load_tool("k6").parse(changed("k6", "1.8.1--clean_closed", old, new))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http_req_size..................: avg=2.5 min=1 med=2.5 max=4 p(90)=4 p(95)=4",
+        "http_request_bytes.............: 1.2 MB 40 kB/s",
+        "status_200.....................: 883 439.454444/s",
+        "http_req_duration-x............: avg=1ms min=1ms med=1ms max=1ms p(90)=1ms p(95)=1ms",
+        "  { expected_response:true }...: avg=1ms min=1ms med=1ms max=1ms p(90)=1ms p(95)=1ms",
+    ],
+)
+def test_custom_metrics_of_a_text_of_k6_change_no_number(line: str) -> None:
+    name = "1.8.1--clean_closed"
+    custom = changed("k6", name, "\n    EXECUTION\n", f"    {line}\n\n    EXECUTION\n")
+    whole = base.load_tool("k6").parse(changed("k6", name, "EXECUTION", "EXECUTION"))
+    if line.startswith("  {"):  # of http_reqs, which has no times
+        custom = changed(
+            "k6", name, "\n    EXECUTION\n", f"    my_trend.......................: 2\n    {line}\n\n    EXECUTION\n"
+        )
+    assert base.load_tool("k6").parse(custom).measurements == whole.measurements
+
+
+def test_group_named_as_a_heading_of_k6_is_no_part() -> None:
+    text = changed("k6", "1.8.1--clean_closed", "  █ TOTAL RESULTS", "     █ GROUP A\n\n  █ TOTAL RESULTS")
+    assert base.load_tool("k6").parse(text).measurements
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("530.041µs", "530.041m", "is no duration"),
+        ("530.041µs", "1h0m0s", "longer than the attack"),
+        ("[min, mean, 50, 90, 95, 99, max]", "[min, mean, 50, 50, 95, 99, max]", "line cut or changed"),
+        ("[min, mean, 50, 90, 95, 99, max]  33.48µs, 89.072µs, ", "[mean]  ", "line cut or changed"),
+        ("Requests  ", "  Requests  ", "indented"),
+    ],
+)
+def test_text_of_vegeta_that_contradicts_itself_is_refused(old: str, new: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        base.load_tool("vegeta").parse(changed("vegeta", "12.13.0--clean_text", old, new))
+
+
+def test_lines_behind_the_messages_of_vegeta_are_none() -> None:
+    data = (FIXTURES / "vegeta/12.13.0--dead_text.stdout").read_bytes()
+    report = base.load_tool("vegeta").parse(ToolOutput(data + b"\n=== tuned 2 ===\n"))
+    assert table(report.measurements)["errors_connect", "count"].value == 50
+
+
+def test_log_whose_first_report_lost_its_first_line_is_not_split() -> None:
+    data = (FIXTURES / "wrk/4.1.0--tls.stdout").read_bytes()
+    assert base.split_reports(b"\xef\xbb\xbf" + data + b"\x1b[32m" + data) == [
+        b"\xef\xbb\xbf" + data,
+        b"\x1b[32m" + data,
+    ]
+    assert len(base.split_reports(b"httperf --server x --rate 5\n" + data * 2)) == 2
+    with pytest.raises(ValueError, match="report 1 has the end of another one, whose first line is missing"):
+        base.split_reports(data.split(b"\n", 1)[1] + data * 2)
