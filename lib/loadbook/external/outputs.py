@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -235,12 +236,15 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
     outputs: list[OutputFiles] = []
     problems: list[ImportProblem] = []
     line_of: dict[tuple[Path, int], int] = {}
+    read_reports = cache(report_files.read_reports)  # a log is read once for all of its rows
     for condition in conditions:
         try:
             _, number = report_files.report_number(folder / condition.file)
             path = resolve_inside(folder, condition.file.removesuffix(f"#{number}") if number else condition.file)
             found = _output_files(folder, condition, path)
-            outputs.append(replace(found, stdout=report_files.read_report(path, number)) if number else found)
+            if number:
+                found = replace(found, stdout=report_files.choose_report(read_reports(path), path, number))
+            outputs.append(found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))
         except DataError as error:

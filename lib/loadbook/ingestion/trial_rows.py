@@ -50,7 +50,7 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     """
     file, number = report_files.report_number(path)
     if number:
-        return ToolOutput(report_files.read_report(file, number))
+        return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number))
     if not path.is_dir():
         return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}

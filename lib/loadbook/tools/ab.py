@@ -301,7 +301,7 @@ def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
     stderr = [line for line in output.stderr[:100_000].splitlines(True) if not line.startswith(PROGRESS_PREFIXES)]
     without_progress = replace(output, stderr=b"".join(stderr).lstrip())
     try:
-        line_patterns.require_report("ab", without_progress, lines, "This is ApacheBench", "HTML transferred:")
+        line_patterns.require_report("ab", without_progress, lines, Ab.report_begin, Ab.report_end)
     except ParseError as error:
         for line in lines:
             if match := re.fullmatch(r"Total of (\d+) requests completed", line):
@@ -359,8 +359,8 @@ class Ab(base.Tool):
 
     name = "ab"
     binary = "ab"
-    report_begin = rb"This is ApacheBench"
-    report_end = rb"HTML transferred:"
+    report_begin = r"This is ApacheBench"
+    report_end = r"HTML transferred:"
     install_hint = "apt-get install apache2-utils"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})

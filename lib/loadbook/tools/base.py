@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -33,7 +32,6 @@ MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
-_ESCAPES = re.compile(rb"^\xef\xbb\xbf|\x1b\[[0-9;?]*[A-Za-z]")  # a byte order mark; colours of a terminal
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # headers that carry credentials
 _SECRET_HEADER = re.compile(
@@ -150,8 +148,8 @@ class Tool(Protocol):
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
     has_timeout: bool = True
-    report_begin: bytes = b""
-    report_end: bytes = b""
+    report_begin: str = ""
+    report_end: str = ""
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
@@ -246,34 +244,6 @@ def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
             problem = f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read"
             raise ParseError(tool.name, name, 0, f"{problem}, nothing from byte {MAX_REPORT_BYTES + 1:,} on would be")
     return tool.parse(output)
-
-
-def split_reports(data: bytes) -> list[bytes]:
-    """Return the text reports in a file, one after the other, each with the lines before the next one.
-
-    The first begins with the file, also if that has other lines first; a file without a known first line is one report.
-
-    Raises
-    ------
-    ValueError : a report lacks its first line, so that the number of reports is not known.
-    """
-    tools = [tool for tool in _discover_tools().values() if tool.report_begin]
-    begin, end = (
-        re.compile(b"|".join(b"(?:%s)" % line for line in sorted(set(lines))), re.MULTILINE)
-        for lines in ([b"^" + tool.report_begin for tool in tools], [b"^" + tool.report_end for tool in tools])
-    )
-    lines = data.splitlines(keepends=True)
-    plain = [_ESCAPES.sub(b"", line) for line in lines]
-    text, starts = (
-        b"".join(plain),
-        {start: number for number, start in enumerate(accumulate(map(len, plain), initial=0))},
-    )
-    cuts = [0, *[starts[match.start()] for match in begin.finditer(text)][1:], len(lines)]
-    reports = [(b"".join(lines[a:b]), b"".join(plain[a:b])) for a, b in pairwise(cuts)]
-    for number, (_, report) in enumerate(reports, 1):
-        if len(end.findall(report)) > 1:
-            raise ValueError(f"report {number} has the end of another one, whose first line is missing")
-    return [report for report, _ in reports]
 
 
 def is_known_version(tool: Tool, version: str) -> bool:

@@ -228,10 +228,8 @@ class H2load(base.Tool):
 
     name = "h2load"
     binary = "h2load"
-    report_end = rb"req/s +:"
-    report_begin = (
-        rb"starting benchmark\.{3}\r?\nspawning thread #0: \d+ total client"  # weighttp prints the first line, too
-    )
+    report_begin = r"starting benchmark\.{3}\nspawning thread #0: \d+ total client"  # weighttp has the first line, too
+    report_end = r"req/s +:"
     install_hint = "apt-get install nghttp2-client"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})
@@ -281,7 +279,7 @@ class H2load(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, with exact percentiles if there is a log of the requests."""
         lines = line_patterns.clean_lines(output.stdout)
-        line_patterns.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
+        line_patterns.require_report(self.name, output, lines, REPORT_START, self.report_end)
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         check_report(report)
         figures, doubts = read_request_log(report, output), tuple(_doubts(report, output, lines))

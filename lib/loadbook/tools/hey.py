@@ -54,8 +54,8 @@ class Hey(base.ImportedTool):
 
     name = "hey"
     binary = "hey"
-    report_begin = rb"Summary:"
-    report_end = rb"Status code distribution:"
+    report_begin = r"Summary:"
+    report_end = r"Status code distribution:"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one text report."""
@@ -131,7 +131,7 @@ class _Report:
             raise ParseError("hey", "stdout", 0, reason + line_patterns.stderr_text(self.output))
         if is_text_report(lines):  # its first line is as hey's
             raise ParseError("hey", "stdout", 0, OtherProgram("no report of hey but one of oha"))
-        line_patterns.require_report("hey", self.output, lines, r"Summary:", r"Status code distribution:")
+        line_patterns.require_report("hey", self.output, lines, Hey.report_begin, Hey.report_end)
 
     def _table(
         self, lines: Sequence[str], start: int, end: int, row: tuple[re.Pattern[str], re.Pattern[str]]

@@ -136,8 +136,8 @@ class Httperf(base.Tool):
 
     name = "httperf"
     binary = "httperf"
-    report_begin = rb"httperf .*--client=\d+/\d+ "
-    report_end = rb"Errors: fd-unavail"
+    report_begin = r"httperf .*--client=\d+/\d+ "
+    report_end = r"Errors: fd-unavail"
     install_hint = "apt-get install httperf"
     opens_connections_at_rate = True  # even while replies are outstanding
     load_models = frozenset({"open"})
@@ -179,7 +179,7 @@ class Httperf(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, with the reply rates and the histogram that ``--verbose`` prints."""
         lines = line_patterns.clean_lines(output.stdout)
-        line_patterns.require_report(self.name, output, lines, "httperf --", "Errors: fd-unavail")
+        line_patterns.require_report(self.name, output, lines, "httperf --", self.report_end)
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         _check_report(report)
         samples = tuple(_samples(report, lines))

@@ -89,8 +89,8 @@ class K6(base.Tool):
 
     name = "k6"
     binary = "k6"
-    report_begin = rb" */\\ {6}"
-    report_end = " *█ TOTAL RESULTS".encode()  # of k6 1
+    report_begin = r" */\\ {6}"
+    report_end = " *█ TOTAL RESULTS"  # of k6 1
     install_hint = recipes()["k6"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("k6", "version")

@@ -88,8 +88,8 @@ class Vegeta(base.Tool):
 
     name = "vegeta"
     binary = "vegeta"
-    report_begin = rb"Requests +\[total, rate"
-    report_end = rb"Error Set:"
+    report_begin = r"Requests +\[total, rate"
+    report_end = r"Error Set:"
     install_hint = recipes()["vegeta"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("vegeta", "-version")

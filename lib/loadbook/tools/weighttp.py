@@ -125,8 +125,8 @@ class Weighttp(base.Tool):
 
     name = "weighttp"
     binary = "weighttp"
-    report_begin = rb"weighttp .*lightweight and simple"
-    report_end = rb"finished in \d+ sec, |  \"reqs_per_sec\""
+    report_begin = r"weighttp .*lightweight and simple"
+    report_end = r'finished in \d+ sec, |  "reqs_per_sec"'
     install_hint = "in no package registry: build github.com/lighttpd/weighttp"
     load_models = frozenset({"closed"})
     has_timeout = False

@@ -101,7 +101,7 @@ def require_report(tool: str, output: ToolOutput, lines: Sequence[str]) -> None:
     """Raise ParseError with the probable reason unless there is a report as wrk and wrk2 print it."""
     if has_table(lines):  # its first line is as wrk's
         raise ParseError(tool, "stdout", 0, OtherProgram(f"no report of {tool} but one of autocannon"))
-    line_patterns.require_report(tool, output, lines, "Running ", "Transfer/sec:")
+    line_patterns.require_report(tool, output, lines, "Running ", Wrk.report_end)
 
 
 def mean_latency_s(report: TextReport) -> float:
@@ -199,8 +199,8 @@ class Wrk(base.Tool):
 
     name = "wrk"
     binary = "wrk"
-    report_begin = rb"Running .* test @ "
-    report_end = rb"Transfer/sec:"
+    report_begin = r"Running .* test @ "
+    report_end = r"Transfer/sec:"
     install_hint = "apt-get install wrk"
     load_models = frozenset({"closed"})
     known_versions = ("4",)

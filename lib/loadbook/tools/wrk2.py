@@ -148,8 +148,7 @@ class Wrk2(base.Tool):
 
     name = "wrk2"
     binary = "wrk2"
-    report_begin = rb"Running .* test @ "
-    report_end = rb"Transfer/sec:"
+    report_begin, report_end = wrk.Wrk.report_begin, wrk.Wrk.report_end
     install_hint = INSTALL_HINT
     load_models = frozenset({"open"})
     known_versions = ("4.0.0",)

@@ -225,14 +225,3 @@ def test_lines_behind_the_messages_of_vegeta_are_none() -> None:
     data = (FIXTURES / "vegeta/12.13.0--dead_text.stdout").read_bytes()
     report = base.load_tool("vegeta").parse(ToolOutput(data + b"\n=== tuned 2 ===\n"))
     assert table(report.measurements)["errors_connect", "count"].value == 50
-
-
-def test_log_whose_first_report_lost_its_first_line_is_not_split() -> None:
-    data = (FIXTURES / "wrk/4.1.0--tls.stdout").read_bytes()
-    assert base.split_reports(b"\xef\xbb\xbf" + data + b"\x1b[32m" + data) == [
-        b"\xef\xbb\xbf" + data,
-        b"\x1b[32m" + data,
-    ]
-    assert len(base.split_reports(b"httperf --server x --rate 5\n" + data * 2)) == 2
-    with pytest.raises(ValueError, match="report 1 has the end of another one, whose first line is missing"):
-        base.split_reports(data.split(b"\n", 1)[1] + data * 2)
