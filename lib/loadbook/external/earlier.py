@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import UsageError
 from loadbook.execution.studies import study_file
-from loadbook.external import outputs
 from loadbook.external.reports import ToolReport
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths
@@ -32,7 +31,7 @@ def earlier_imports(layout: Layout, name: str) -> list[str]:
 
 def find_same_import(layout: Layout, name: str, pairs: PlannedOutputs) -> str | None:
     """Return the id of the latest earlier run with the same trials and output files; None if there is none."""
-    keys = {(planned.treatment, planned.block, _digests(report)) for planned, report in pairs}
+    keys = {(planned.treatment, planned.block, report.source.digests) for planned, report in pairs}
     for run in reversed(earlier_imports(layout, name)):
         if keys == {(record.treatment, record.block, digests) for record, digests in _recorded(layout, name, run)}:
             return run
@@ -45,7 +44,7 @@ def added_blocks(layout: Layout, name: str, pairs: PlannedOutputs) -> int:
     The results of that import may have been seen: blocks that were added, changed or left out since then make the run
     exploratory. An output that did not count may be replaced. Outputs of exploratory imports stay exploratory.
     """
-    new = {(planned.treatment, _digests(report)): planned.block for planned, report in pairs}
+    new = {(planned.treatment, report.source.digests): planned.block for planned, report in pairs}
     digests = {each for _, each in new}
     runs = [(run, [*_recorded(layout, name, run)]) for run in earlier_imports(layout, name)]
     related = [(run, recorded) for run, recorded in runs if digests & {each for _, each in recorded}]
@@ -62,10 +61,9 @@ def _differing_blocks(
     """Return how many blocks have an output that an earlier run has not, or lack one of it that counted."""
     old = {(record.treatment, digests): record for record, digests in recorded}
     counted = _counted_trials(paths)
-    replaceable = {(r.treatment, r.block) for r in old.values() if r.status != "ok" or r.trial not in counted}
+    replaceable = {(r.treatment, r.block) for r in old.values() if r.trial not in counted}
     added = {block for key, block in new.items() if key not in old and (key[0], block) not in replaceable}
-    kept = {record.trial for key, record in old.items() if key in new}
-    left_out = {r.block for r in old.values() if r.trial not in kept and (r.treatment, r.block) not in replaceable}
+    left_out = {r.block for key, r in old.items() if key not in new and (r.treatment, r.block) not in replaceable}
     return len(added) + len(left_out - added)
 
 
@@ -78,10 +76,6 @@ def _counted_trials(paths: RunPaths) -> set[str]:
     except (OSError, ValueError):
         return {folder.name for folder in paths.trials.glob("t*")}
     return {str(row["trial"]) for row in table if row["valid"]}
-
-
-def _digests(report: ToolReport) -> frozenset[str]:
-    return frozenset(outputs.content_digests(report.source))
 
 
 def _recorded(layout: Layout, name: str, run: str) -> Iterator[tuple[trial_record.TrialRecord, frozenset[str]]]:

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -230,6 +230,13 @@ class OutputFiles:
         read = trial_rows.read_output(files, self.stderr, self.rc)
         return replace(read, stdout=self.stdout) if isinstance(self.stdout, bytes) else read
 
+    @cached_property
+    def digests(self) -> frozenset[str]:
+        """SHA-256 of every file that is not empty."""
+        contents = [content for _, content in files_by_trial_name(self)]
+        digests = {sha256_file(path) for path in contents if isinstance(path, Path) and path.stat().st_size}
+        return frozenset(digests | {hashlib.sha256(text).hexdigest() for text in contents if isinstance(text, bytes)})
+
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
     """Return the files of each condition, and the mistakes in file names; does not read the outputs."""
@@ -327,12 +334,3 @@ def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path | bytes
         yield "stderr-{host}", output.stderr
     for name, path in {**output.files, **output.others}.items():
         yield "{host}-" + name, path
-
-
-def content_digests(output: OutputFiles) -> Iterator[str]:
-    """Yield the SHA-256 of every file of an output that is not empty."""
-    for _, content in files_by_trial_name(output):
-        if isinstance(content, Path) and content.stat().st_size:
-            yield sha256_file(content)
-        elif isinstance(content, bytes) and content:
-            yield hashlib.sha256(content).hexdigest()
