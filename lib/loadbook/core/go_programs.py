@@ -42,6 +42,11 @@ def parse_duration_s(text: str) -> float | None:
     return sum(float(number) * UNIT_NS[re.sub("[µμ]", "u", unit)] for number, unit in parts) / 1e9
 
 
+def printed_duration_s(text: str) -> float | None:
+    """Return the seconds of a duration as Go prints it, without fractions of minutes and hours; None for others."""
+    return None if re.search(r"\.[0-9]+[mh](?!s)", text) else parse_duration_s(text)
+
+
 def duration_s(text: str) -> float | None:
     """Return the seconds of a duration such as `1m2.5s`; None if it is 0, or none."""
     return parse_duration_s(text) or None

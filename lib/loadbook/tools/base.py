@@ -201,12 +201,6 @@ def per_second_samples(figures: Summary) -> Iterator[Sample]:
         yield Sample("ended", "errors", second, "s", errors, "1")
 
 
-def coarse_text_doubt(tool: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the doubt about times that a text prints in steps of more than COARSE_STEP of them."""
-    if texts:
-        yield "coarse_times", f"{tool}'s text rounds times by more than {COARSE_STEP:.0%}, such as {texts[0]!r}"
-
-
 def load_tool(name: str) -> Tool:
     """Return the tool called `name`; for an unknown name raises ToolError, which lists the known tools."""
     tools = _discover_tools()

@@ -261,7 +261,6 @@ class _Values:
 
     def __init__(self, file: str, summary: RunSummary) -> None:
         self.file, self.metrics, self.texts = file, summary.metrics, summary.texts
-        self.coarse: list[str] = []  # times as printed, in steps of more than the margin for times
 
     def count(self, metric: str, key: str = "count") -> int:
         """Return a counter; 0 if there is no such metric."""
@@ -290,15 +289,11 @@ class _Values:
         return {statistic: value / 1000 for statistic, value in times_ms.items()}
 
     def time_rows(self, name: str, metric: str) -> Iterator[Measurement]:
-        """Yield the times of a trend as those of the metric `name`; those of a text without its coarsest ones."""
+        """Yield the times of a trend as those of the metric `name`, also as printed if they are of a text."""
         texts = self.texts.get(metric, {})
         for statistic, seconds in self.times_s(metric).items():
             text = next((texts[key] for key in STATISTICS[statistic] if key in texts), None)
-            step_s = k6_text.step_s(text) if text else 0.0
-            if text and step_s > base.COARSE_STEP * seconds:
-                self.coarse.append(text)
-            if step_s <= base.LARGEST_STEP * seconds:
-                yield Measurement(name, statistic, seconds, "s", text)
+            yield Measurement(name, statistic, seconds, "s", text)
 
 
 def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> ParsedReport:
@@ -315,15 +310,24 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     rows = [*(_own_rows if own else _count_rows)(values, attempts, failed, seconds, rate)]
     if "data_received" in summary.metrics:  # a text has two digits of it
         rows.append(Measurement("bytes_read", "count", values.count("data_received"), "B", None))
+    timed: list[Measurement] = []
     if attempts > failed:
         ok_times = "http_req_duration{expected_response:true}"
         times = ok_times if failed and ok_times in summary.metrics else "http_req_duration"
-        rows += values.time_rows(_time_metric(output), times)
-        rows += values.time_rows("latency_intended", INTENDED_METRIC)
+        timed += values.time_rows(_time_metric(output), times)
+        timed += values.time_rows("latency_intended", INTENDED_METRIC)
+        rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     doubts += _class_doubts(attempts, 0 if own else failed)
-    doubts += base.coarse_text_doubt("k6", values.coarse)
+    if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
+        text = f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
+        doubts.append(("coarse_times", text))
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
+
+
+def _step_s(row: Measurement) -> float:
+    """Return the step in which a text prints a time, in seconds; 0 for a time that is not of a text."""
+    return k6_text.step_s(row.text) if row.text else 0.0
 
 
 def _class_doubts(attempts: int, failed: int) -> Iterator[tuple[str, str]]:

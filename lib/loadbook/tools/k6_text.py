@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loadbook.core.errors import ParseError
-from loadbook.core.go_programs import parse_duration_s
+from loadbook.core.go_programs import printed_duration_s
 from loadbook.tools import line_patterns
 
 FIRST_LINE = re.compile(r" *(?:[✓✗] )?(?:http_reqs|http_req_duration|iterations)\.*: ")
@@ -25,7 +25,8 @@ _COUNTER = re.compile(r"(?P<count>\d+) +(?P<rate>\d+(?:\.\d{1,6})?)/s")
 _TREND_VALUE = re.compile(r"(avg|min|med|max|count|p\(\d{1,2}(?:\.\d+)?\))=(\S+)")
 UNIT_S = {"µs": 1e-6, "μs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 RATE_ROUNDED = 6e-7  # a rate with six decimals is nearer than this
-# lines of every text with requests; the last one is the end of a text of k6 1
+REQUEST_METRICS = ("http_reqs", "http_req_duration", "http_req_failed")
+# lines of every text with requests, beside http_reqs; the last one is the end of a text of k6 1
 EXAMPLES = {
     "http_req_duration": "http_req_duration...: avg=11.24ms min=10.07ms med=10.83ms max=66.92ms p(90)=11.31ms",
     "http_req_failed": "http_req_failed...: 0.00% 0 out of 883",
@@ -41,7 +42,7 @@ class TextSummary(NamedTuple):
     texts: dict[str, dict[str, str]]
 
 
-def read_text(lines: Sequence[str], file: str = "stdout") -> TextSummary:
+def read_text(lines: Sequence[str]) -> TextSummary:
     """Return the summary that a text holds; ParseError if it is cut, holds two, or a number is none."""
     summary, line_of = TextSummary({}, {}, {}), dict[str, int]()
     parent = last = ""
@@ -56,15 +57,15 @@ def read_text(lines: Sequence[str], file: str = "stdout") -> TextSummary:
         name = f"{parent}{{{match['name'][2:-2]}}}" if is_part else match["name"]
         parent = parent if is_part else name
         if name in line_of:
-            raise ParseError("k6", file, number, line_patterns.second_report(line))
+            raise ParseError("k6", "stdout", number, line_patterns.second_report(line))
         line_of[name] = number
         try:
             _add_metric(summary, name, match["values"])
         except ValueError:
-            raise ParseError("k6", file, number, f"line cut or changed: {line.strip()[:60]!r}") from None
+            raise ParseError("k6", "stdout", number, f"line cut or changed: {line.strip()[:60]!r}") from None
         if match["mark"]:
             summary.thresholds[name] = match["mark"] == "✓ "
-    return _checked(summary, line_of, file)
+    return _checked(summary, line_of)
 
 
 def _lines_of_total(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -87,10 +88,10 @@ def _add_metric(summary: TextSummary, name: str, text: str) -> None:
         summary.metrics[name] = {"passes": hits, "fails": total - hits}
     elif counter := _COUNTER.fullmatch(text):
         summary.metrics[name] = {"count": int(counter["count"]), "rate": float(counter["rate"])}
-    elif (printed := _trend(text)) and None not in (times := [_seconds(time) for time in printed.values()]):
+    elif (printed := _trend(text)) and None not in (times := [printed_duration_s(time) for time in printed.values()]):
         summary.metrics[name] = {key: 1000 * (time or 0.0) for key, time in zip(printed, times, strict=True)}
         summary.texts[name] = printed
-    elif name.partition("{")[0] in (*EXAMPLES, "http_reqs") and name != "data_sent":
+    elif name.partition("{")[0] in REQUEST_METRICS:
         raise ValueError(text)
 
 
@@ -101,11 +102,6 @@ def _trend(text: str) -> dict[str, str]:
     return {key: time for key, time in printed.items() if key != "count"} if whole else {}
 
 
-def _seconds(text: str) -> float | None:
-    """Return the seconds of a time; None for a text that is none, also with a fraction of minutes or hours."""
-    return None if re.search(r"\.[0-9]+[mh](?!s)", text) else parse_duration_s(text)
-
-
 def step_s(text: str) -> float:
     """Return the step in which k6 prints a time of this size, in seconds: 1e-5 for ``8.1ms``, 1 for ``1m30s``."""
     if text == "0s" or text.endswith("ns"):
@@ -113,22 +109,22 @@ def step_s(text: str) -> float:
     return 1.0 if re.match(r"[0-9]+[mh](?!s)", text) else UNIT_S[text.lstrip("0123456789.")] / 100
 
 
-def _checked(summary: TextSummary, line_of: Mapping[str, int], file: str) -> TextSummary:
+def _checked(summary: TextSummary, line_of: Mapping[str, int]) -> TextSummary:
     """Return a summary with the checks of k6 1 under their former name; ParseError if it contradicts itself."""
     metrics = summary.metrics
     if "http_reqs" not in line_of:
-        raise ParseError("k6", file, 0, "no requests in it: no line like 'http_reqs...: 883 439.454444/s'")
+        raise ParseError("k6", "stdout", 0, "no requests in it: no line like 'http_reqs...: 883 439.454444/s'")
     for name, example in EXAMPLES.items():
         if name not in line_of:
-            raise ParseError("k6", file, 0, f"text is not complete, or of k6 before 0.31: no line like {example!r}")
+            raise ParseError("k6", "stdout", 0, f"text is not complete, or of k6 before 0.31: no line like {example!r}")
     failed, requests = metrics["http_req_failed"], metrics["http_reqs"]
     if failed["passes"] + failed["fails"] != requests["count"]:
         text = f"{failed['passes'] + failed['fails']} requests, but {requests['count']} of http_reqs"
-        raise ParseError("k6", file, line_of["http_req_failed"], text)
+        raise ParseError("k6", "stdout", line_of["http_req_failed"], text)
     for name, counter in metrics.items():
         if not _same_duration(requests, counter):
             text = f"its rate and that of http_reqs (line {line_of['http_reqs']}) are over different times"
-            raise ParseError("k6", file, line_of[name], text)
+            raise ParseError("k6", "stdout", line_of[name], text)
     if "checks_succeeded" in metrics:
         metrics["checks"] = metrics.pop("checks_succeeded")
     return summary
@@ -138,6 +134,5 @@ def _same_duration(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two counters can have rates over the same time, within their rounding; true for other metrics."""
     if not other.get("count") or "rate" not in other or not one["count"]:
         return True
-    low, high = ((other["count"] * (one["rate"] + sign * RATE_ROUNDED)) for sign in (-1, 1))
-    least, most = ((one["count"] * (other["rate"] + sign * RATE_ROUNDED)) for sign in (-1, 1))
-    return bool(low <= most and least <= high)
+    difference = abs(other["count"] * one["rate"] - one["count"] * other["rate"])
+    return bool(difference <= RATE_ROUNDED * (one["count"] + other["count"]))

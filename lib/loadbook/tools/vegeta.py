@@ -158,8 +158,11 @@ class Vegeta(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one attack from the results of its requests, else from its report in JSON."""
-        if not (found := _find_results(output)):
-            return _parse_text(vegeta_text.read_text(line_patterns.clean_lines(output.stdout)), output)
+        if (found := _find_results(output)) is None:
+            lines = line_patterns.clean_lines(output.stdout)
+            if not any(vegeta_text.FIRST_LINE.match(line) for line in lines):
+                raise ParseError("vegeta", "stdout", 0, _missing_results_reason(lines, output))
+            return _parse_text(vegeta_text.read_text(lines), output)
         file, data, kind = found
         if kind == "report":
             return _parse_report(file, bytes(data) if isinstance(data, bytes) else data.read_bytes(), output)
@@ -198,10 +201,7 @@ def _time_metric(argv: Sequence[str]) -> str:
 
 
 def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str] | None:
-    """Return (name, content or path, "rows" or "report") of the results, rows first; None if stdout has a text report.
-
-    ParseError if there are no results.
-    """
+    """Return (name, content or path, "rows" or "report") of the results, rows first; None if there are none."""
     sources: dict[str, bytes | Path] = {**output.files, **output.paths}
     sources.setdefault("stdout", output.stdout)
     kinds = {name: _kind(data) for name, data in sources.items()}
@@ -209,9 +209,7 @@ def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str] | None:
         if names := [name for name in kinds if kinds[name] == kind]:
             # CSV and JSON of one attack tell the same
             return names[0], sources[names[0]], kind
-    if any(vegeta_text.FIRST_LINE.match(line) for line in line_patterns.clean_lines(output.stdout)):
-        return None
-    raise ParseError("vegeta", "stdout", 0, _missing_results_reason(output))
+    return None
 
 
 def _kind(data: bytes | Path) -> str | None:
@@ -222,12 +220,12 @@ def _kind(data: bytes | Path) -> str | None:
     return "report" if _JSON_REPORT.search(head) else None
 
 
-def _missing_results_reason(output: ToolOutput) -> str:
+def _missing_results_reason(lines: Sequence[str], output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of vegeta or of another program."""
     circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
-    if any(re.match(rf" +{vegeta_text.FIRST_LINE.pattern}", line) for line in line_patterns.clean_lines(output.stdout)):
+    if any(re.match(rf" +{vegeta_text.FIRST_LINE.pattern}", line) for line in lines):
         return "the report is indented: remove the blanks before its lines"
-    if any(_DISTRIBUTION.match(line) for line in line_patterns.clean_lines(output.stdout)):
+    if any(_DISTRIBUTION.match(line) for line in lines):
         return "only a distribution of times: read `vegeta encode -to csv` or `vegeta report -type=json`"
     if b"Usage of vegeta" in output.stderr or b"usage: vegeta" in output.stdout.lower():
         return f"vegeta printed its usage: an argument was wrong{circumstances}"
@@ -260,24 +258,50 @@ def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[t
 def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON."""
     report = _read_report(file, data)
+    times = {name: (report["latencies"][key] / 1e9, str(report["latencies"][key])) for name, key in _TIME_KEYS.items()}
     statuses = {int(code): count for code, count in report["status_codes"].items()}
-    unanswered = statuses.pop(0, 0)
-    answered, seconds = sum(statuses.values()), (report["duration"] + report["wait"]) / 1e9
-    metric, rate_per_s = _time_metric(output.argv), offered_per_s(output.argv)
-    failures = _failures(report["errors"], unanswered)
-    rows = [*request_rows.status_rows(statuses, failures, unanswered, seconds, rate_per_s)]
+    seconds, read = (report["duration"] + report["wait"]) / 1e9, report["bytes_in"]["total"]
+    parsed = _summary_report(statuses, report["errors"], seconds, read, times, output)
+    return replace(parsed, span=(_epoch_s(report, "earliest"), _epoch_s(report, "end")))
+
+
+def _parse_text(text: vegeta_text.VegetaText, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a text report; its rates are those that vegeta prints where these are more exact."""
+    parsed = _summary_report(text.statuses, text.messages, text.seconds, text.bytes_read, text.times, output)
+    if (printed := text.ok_per_s) is None:
+        return parsed
+    answered = sum(n for code, n in text.statuses.items() if code)
+    exact = {
+        "ok_per_s": Measurement("ok_per_s", "value", float(printed), "1/s", printed),
+        "requests_per_s": Measurement("requests_per_s", "value", float(printed) * answered / text.ok, "1/s", None),
+    }
+    return replace(parsed, measurements=tuple(exact.get(row.metric, row) for row in parsed.measurements))
+
+
+def _summary_report(
+    statuses: Mapping[int, int],
+    messages: Sequence[str],
+    seconds: float,
+    bytes_read: int,
+    times: Mapping[str, tuple[float, str]],
+    output: ToolOutput,
+) -> ParsedReport:
+    """Return the rows of a report without single requests.
+
+    `statuses` has 0 for attempts without a response, and `messages` those of the errors; `times` maps a statistic to
+    (seconds, text).
+    """
+    answers, attempts = {code: n for code, n in statuses.items() if code}, sum(statuses.values())
+    unanswered = attempts - sum(answers.values())
+    failures, rate_per_s = _failures(messages, unanswered), offered_per_s(output.argv)
+    rows = [*request_rows.status_rows(answers, failures, unanswered, seconds, rate_per_s)]
     if option(output.argv, "max-body") != "0":
-        rows += _byte_rows(report["bytes_in"]["total"], seconds)
-    if answered and not unanswered:
-        rows += [
-            Measurement(metric, statistic, report["latencies"][key] / 1e9, "s", str(report["latencies"][key]))
-            for statistic, key in _TIME_KEYS.items()
-        ]
-    return ParsedReport(
-        tuple(rows),
-        doubts=tuple(_report_doubts(report["requests"], unanswered, seconds, output)),
-        span=(_epoch_s(report, "earliest"), _epoch_s(report, "end")),
-    )
+        rows.append(Measurement("bytes_read", "count", bytes_read, "B", str(bytes_read)))
+        rows += [Measurement("bytes_per_s", "value", bytes_read / seconds, "B/s", None)] if seconds else []
+    if any(answers.values()) and not unanswered:
+        metric = _time_metric(output.argv)
+        rows += [Measurement(metric, name, value, "s", text) for name, (value, text) in times.items()]
+    return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, seconds, output)))
 
 
 def _read_report(file: str, data: bytes) -> dict[str, Any]:
@@ -343,29 +367,3 @@ def _report_doubts(attempts: int, unanswered: int, seconds: float, output: ToolO
         text = f"{unanswered} of {attempts} attempts had no answer, and the report's times count them"
         yield "unanswered", f"{text}: left out; `vegeta encode -to csv` tells each"
     yield from _run_doubts(attempts, seconds, output)
-
-
-def _parse_text(text: vegeta_text.VegetaText, output: ToolOutput) -> ParsedReport:
-    """Return the rows of a text report; its rates are those that vegeta prints where these are more exact."""
-    statuses = dict(text.statuses)
-    unanswered, attempts = statuses.pop(0, 0), sum(text.statuses.values())
-    answered, failures = sum(statuses.values()), _failures(text.messages, unanswered)
-    rows = [*request_rows.status_rows(statuses, failures, unanswered, text.seconds, offered_per_s(output.argv))]
-    if printed := text.ok_per_s:
-        rates = {"ok_per_s": (float(printed), printed), "requests_per_s": (float(printed) * answered / text.ok, None)}
-        rows = [
-            row._replace(value=rates[row.metric][0], text=rates[row.metric][1]) if row.metric in rates else row
-            for row in rows
-        ]
-    if option(output.argv, "max-body") != "0":
-        rows += _byte_rows(text.bytes_read, text.seconds)
-    if answered and not unanswered:
-        metric = _time_metric(output.argv)
-        rows += [Measurement(metric, name, value, "s", told) for name, (value, told) in text.times.items()]
-    return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, text.seconds, output)))
-
-
-def _byte_rows(read: int, seconds: float) -> Iterator[Measurement]:
-    yield Measurement("bytes_read", "count", read, "B", str(read))
-    if seconds:
-        yield Measurement("bytes_per_s", "value", read / seconds, "B/s", None)

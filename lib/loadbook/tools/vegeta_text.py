@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from loadbook.core.go_programs import parse_duration_s
+from loadbook.core.go_programs import parse_duration_s, printed_duration_s
 from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
 
 FIRST_LINE = re.compile(r"Requests +\[total, rate")
@@ -87,9 +87,9 @@ class VegetaText(NamedTuple):
         return self.throughput if 0.005 * self.seconds < 0.5 * self.step_s * rate else None
 
 
-def read_text(lines: Sequence[str], file: str = "stdout") -> VegetaText:
+def read_text(lines: Sequence[str]) -> VegetaText:
     """Return the numbers of a text report; ParseError if it is cut, holds two, or contradicts itself."""
-    report = read_report("vegeta", lines, PATTERNS, file)
+    report = read_report("vegeta", lines, PATTERNS)
     statuses = {int(code): int(count) for code, count in re.findall(r"(\d+):(\d+)", report.text("codes"))}
     messages = [*takewhile(bool, lines[report.line_numbers["errors"] :])]
     text = VegetaText(
@@ -113,8 +113,8 @@ def step_s(text: str) -> float:
 
 def _seconds(report: TextReport, field: str, text: str | None = None) -> float:
     text = text or report.text(field)
-    value = parse_duration_s(text)
-    if value is None or re.search(r"\.\d+[mh](?!s)", text):  # Go prints no fractions of minutes and hours
+    value = printed_duration_s(text)
+    if value is None:
         raise report.error_at(field, f"{text!r} is no duration")
     return value
 
