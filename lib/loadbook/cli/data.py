@@ -14,7 +14,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.text import did_you_mean
+from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.ingestion.report_files import report_number
@@ -170,10 +170,13 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     """
     reader = registry.load_tool(tool)
     file, _ = report_number(path)
-    if not file.exists():
-        near = did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else [])
-        hint = "name a file that the tool wrote, or a folder with its files"
-        raise UsageError(f"no file or folder {str(file)!r}{near}", hint)
+    try:
+        file.stat()
+    except OSError as error:
+        problem = f"no file or folder {str(file)!r}{did_you_mean_file(file)}"
+        if isinstance(error, PermissionError):
+            problem = f"{str(file)!r} cannot be read: {error.strerror}"
+        raise UsageError(problem, "name a file that the tool wrote, or a folder with its files") from None
     report = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in report.doubts:
         rule = doubt_rule(name)

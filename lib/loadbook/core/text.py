@@ -6,9 +6,11 @@ overrides can reorder letters. `clean` removes all of them.
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from pathlib import Path
 
 # Unicode categories: control, format (zero width, direction), lone surrogates, private use
 _REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
@@ -42,6 +44,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the known name most similar to a mistyped one; "" if none is similar."""
     nearest = closest_name(name, known)
     return "" if nearest is None else f"; did you mean {nearest[:MAX_NAME_LENGTH]!r}?"
+
+
+def did_you_mean_file(path: Path) -> str:
+    """Return `; did you mean 'x'?` with the name of a file beside a path that is not there; "" if none is similar."""
+    readable = os.access(path.parent, os.R_OK) and path.parent.is_dir()
+    return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.core.text import did_you_mean
+from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import pluralize
 from loadbook.ingestion import report_files, trial_rows
 from loadbook.store.paths import NAME_PATTERN
@@ -274,9 +274,7 @@ def resolve_inside(folder: Path, name: str) -> Path:
         try:
             mode = path.lstat().st_mode
         except OSError:
-            readable = path.parent.is_dir() and os.access(path.parent, os.R_OK)
-            near = did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
-            hint = "; separate folders by /" if "\\" in name else near
+            hint = "; separate folders by /" if "\\" in name else did_you_mean_file(path)
             raise ValueError(f"no file {short_repr(name)} in {folder}{hint}") from None
         if stat.S_ISLNK(mode):
             problem = f"{part} is a symbolic link, which is not followed: put the file there"

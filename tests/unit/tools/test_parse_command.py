@@ -107,6 +107,7 @@ def test_parse_command_with_wrong_arguments_exits_with_2(tmp_path: Path, run: Ca
     assert run("nope", tmp_path).returncode == 2
     assert re.search("known tools: .*httperf.*wrk", run("nope", tmp_path).stderr)
     assert run("wrk", tmp_path / "absent").returncode == 2
+    assert run("wrk", tmp_path / ("a" * 300)).returncode == 2
 
 
 def test_parse_command_finds_the_tools_command_line_inside_shell_and_ssh_commands() -> None:
