@@ -88,12 +88,15 @@ def utc_text(epoch_s: float, form: str = "%Y-%m-%d %H:%M") -> str:
     return datetime.fromtimestamp(epoch_s, UTC).strftime(form)
 
 
-def format_remaining_time(value_s: float) -> str:
-    """Return an expected remaining time as text: done, 50 s left, 2 min left, 1 h 5 min left; at least 1 s."""
-    if value_s <= 0:
-        return "done"
+def format_expected_duration(value_s: float) -> str:
+    """Return an expected duration as text: 50 s, 2 min, 1 h 5 min; at least 1 s, in minutes from 90 s on."""
     whole_s = max(1, round(value_s))
-    return f"{f'{whole_s}{NBSP}s' if whole_s < 90 else format_duration(max(whole_s, 120))} left"
+    return f"{whole_s}{NBSP}s" if whole_s < 90 else format_duration(max(whole_s, 120))
+
+
+def format_remaining_time(value_s: float) -> str:
+    """Return an expected remaining time as text: done, 50 s left, 2 min left, 1 h 5 min left."""
+    return f"{format_expected_duration(value_s)} left" if value_s > 0 else "done"
 
 
 def format_bytes(value_b: float) -> str:

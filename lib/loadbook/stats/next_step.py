@@ -5,7 +5,7 @@ Blocks that are added to the same run after its results were seen make it explor
 
 from __future__ import annotations
 
-from loadbook.core.units import format_duration, pluralize
+from loadbook.core.units import format_expected_duration, pluralize
 from loadbook.stats.exclusions import blocks_missing
 from loadbook.stats.no_comparison import excluded_headline, is_compared
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -76,6 +76,5 @@ def _new_run(row: AnalysisRow, more: int | None, what: str, command: str | None,
             high = row.verdict.comparison.blocks + forecast.high
         number = f"{blocks} to {high} new runs" if high > blocks else pluralize(blocks, "new run")
         return f"{number} of each, imported without these, would probably {what} (added to these: exploratory)"
-    seconds = round(blocks * (block_s or 0.0))
-    time = f" (about {format_duration(seconds if seconds < 90 else max(seconds, 120))})" if seconds else ""
+    time = f" (about {format_expected_duration(blocks * block_s)})" if block_s else ""
     return f"a new run of {pluralize(blocks, 'block')}{time} would probably {what}: {command} --blocks {blocks}"
