@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,8 @@ from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
 from loadbook.study.limits import CiPolicy
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan
 from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01
@@ -77,11 +79,17 @@ CASES = [
 ]  # fmt: skip
 
 
+STUDY = Study.model_validate({
+    "schema": 1, "name": "gate", "question": "May it be merged?", "baseline": "base",
+    "roles": {"driver": {}, "web": {}}, "workload": {"tool": "wrk"}, "treatments": {"base": {}},
+})  # fmt: skip
+
+
 class Tables:
     """The tables that a gate reads besides the analysis: every trial is valid and without doubts."""
 
     study = measurements = samples = problems = run_record = None
-    plan: ClassVar[dict[str, Any]] = {}
+    plan = Plan(STUDY, "default", None, 0, (), ())
     trials = pd.DataFrame({"valid": [True]})
 
 

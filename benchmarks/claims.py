@@ -12,7 +12,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pandas as pd
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan, make_plan
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
 RIVALS = {"kind": "best", "treatment": "x", "against": "base", "among": ["y", "z"]}
@@ -53,7 +54,7 @@ class Run:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: Plan
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
     run_record: RunRecord | None = None
@@ -84,12 +85,14 @@ def simulate(study: Study, effects: Mapping[str, float], failing: Mapping[str, f
             errors = int(rng.poisson(80) + 1) if rng.random() < failing.get(name, 0.0) else 0
             trials.append({
                 "trial": trial, "treatment": name, "block": block, "slot": len(trials), "status": "ok", "valid": True,
-                "gates": [], "tool": "wrk", "load_model": "closed", "offered_per_s": None, "concurrency": 50,
+                "execution": "plain", "measures": "all", "reason": None, "drivers": 1, "gates": [],
+                "tool": "wrk", "load_model": "closed", "offered_per_s": None, "concurrency": 50,
             })  # fmt: skip
             rows += [(trial, "ok_per_s", "value", rate), (trial, "requests", "count", 4e5)]
             rows += [(trial, "errors", "count", errors)]
     columns = ["trial", "metric", "statistic", "value"]
-    return Run(study, pd.DataFrame(trials), pd.DataFrame(rows, columns=columns).assign(driver="*"))
+    measurements = pd.DataFrame(rows, columns=columns).assign(driver="*")
+    return Run(study, pd.DataFrame(trials), measurements, make_plan(study, blocks=blocks))
 
 
 def main() -> int:

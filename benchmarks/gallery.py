@@ -125,7 +125,7 @@ def machine(data: RunData) -> str:
 
 
 def _facts(data: RunData) -> dict[str, Any]:
-    alias = next(name for name, host in data.run_record.hosts.items() if data.study.workload.role in host["roles"])
+    alias = next(name for name, host in data.run_record.hosts.items() if data.study.workload.role in host.roles)
     return data.facts[f"{alias}-before"]
 
 

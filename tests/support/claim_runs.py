@@ -11,6 +11,8 @@ import pandas as pd
 
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
+from run_records import plan_of
 
 Truth = Mapping[str, Mapping[str, Any]]
 TWO_BY_TWO = {
@@ -28,7 +30,7 @@ class Run:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
-    plan: dict[str, Any] = field(default_factory=dict)
+    plan: Plan = field(default_factory=plan_of)
     samples: pd.DataFrame | None = None
     traces: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
@@ -92,7 +94,7 @@ def run_of(
             rows += [(trial, "errors", "count", failed)]
             rows += [(trial, "latency", "p99", 900 / rate * arm.get("tail", 1.0) * np.exp(rng.normal(0, 0.01)))]
     table = pd.DataFrame(rows, columns=["trial", "metric", "statistic", "value"]).assign(driver="*")
-    return Run(study, pd.DataFrame(trials), table, {"treatments": names, "blocks": blocks})
+    return Run(study, pd.DataFrame(trials), table, plan_of(treatments=tuple(names), blocks=blocks))
 
 
 def claim(kind: str, treatment: str, against: str, **more: Any) -> dict[str, Any]:

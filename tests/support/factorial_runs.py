@@ -12,6 +12,8 @@ import pandas as pd
 from loadbook.store.run_record import RunRecord
 from loadbook.study.designs import effect_sign, expand_factorial, factorial_design
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
+from run_records import plan_of
 
 
 @dataclass
@@ -21,7 +23,7 @@ class FactorialRun:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
-    plan: dict[str, Any] = field(default_factory=dict)
+    plan: Plan = field(default_factory=plan_of)
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
     run_record: RunRecord | None = None

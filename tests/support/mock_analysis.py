@@ -29,8 +29,10 @@ from loadbook.stats.results import (
     Verdict,
     VerdictKind,
 )
-from loadbook.store.run_record import RunRecord
+from loadbook.store.run_record import RecordedHost, RunRecord
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
+from run_records import plan_of
 
 CASES = (
     "plain", "all_undecided", "all_invalid", "aa_failed", "one_treatment", "sixteen", "long_names", "japanese",
@@ -74,7 +76,7 @@ class Mock:
     traces: pd.DataFrame
     trials: pd.DataFrame
     problems: pd.DataFrame
-    hosts: dict[str, dict[str, Any]]
+    hosts: dict[str, RecordedHost]
     labels: dict[str, str]
     study: Study
     titles: dict[str, str] = field(default_factory=lambda: dict(GATES))
@@ -168,7 +170,7 @@ class Tables:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
-    plan: dict[str, Any] = field(default_factory=dict)
+    plan: Plan = field(default_factory=plan_of)
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
     run_record: RunRecord | None = None
@@ -311,9 +313,9 @@ def _panels(plan: pd.DataFrame, arms: tuple[Arm, ...], blocks: int) -> dict[str,
     return made
 
 
-_HOSTS: dict[str, dict[str, Any]] = {
-    "gen": {"roles": ["driver"], "cpus": [0]},
-    "www": {"roles": ["web"], "cpus": [1]},
+_HOSTS = {
+    "gen": RecordedHost(roles=["driver"], cpus=[0]),
+    "www": RecordedHost(roles=["web"], cpus=[1]),
 }
 
 

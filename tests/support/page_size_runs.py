@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from loadbook.store.run_record import RunRecord
+from loadbook.store.run_record import RecordedHost, RunRecord
 from loadbook.study.designs import expand_grid
 from loadbook.study.model import Study
-from run_records import make_run_record
+from loadbook.study.plan import Plan
+from run_records import make_run_record, plan_of
 
 EIGHT = (128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288)
 PER_REQUEST_S = {"small": 1 / 900, "medium": 1 / 1900, "large": 1 / 3600}
 LINK_BYTES_PER_S = 125e6
-HOSTS: dict[str, dict[str, Any]] = {
-    "gen": {"roles": ["driver"], "cpus": [0], "link_mbit": 1000.0},
-    "lb": {"roles": ["balancer"], "cpus": [1], "link_mbit": 1000.0},
-    "www": {"roles": ["web"], "cpus": [2]},
+HOSTS = {
+    "gen": RecordedHost(roles=["driver"], cpus=[0], link_mbit=1000.0),
+    "lb": RecordedHost(roles=["balancer"], cpus=[1], link_mbit=1000.0),
+    "www": RecordedHost(roles=["web"], cpus=[2]),
 }
 
 
@@ -33,7 +34,7 @@ class SizedRun:
     trials: pd.DataFrame
     measurements: pd.DataFrame
     traces: pd.DataFrame
-    plan: dict[str, Any]
+    plan: Plan
     run_record: RunRecord = field(default_factory=lambda: make_run_record(hosts=HOSTS))
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
@@ -103,7 +104,7 @@ def sized_run(study: Study, *, sd: float = 0.02, seed: int = 3, failing: float =
             traces += _watched(trial, rate * size, study.levels_of(name)) if watched else []
     table = pd.DataFrame(rows, columns=["trial", "metric", "statistic", "value"]).assign(driver="*")
     keys = ["trial", "host", "role", "t_s", "metric", "item", "value", "unit"]
-    plan = {"treatments": list(study.treatments), "blocks": study.blocks}
+    plan = plan_of(study, treatments=tuple(study.treatments), blocks=study.blocks)
     return SizedRun(study, pd.DataFrame(trials), table, pd.DataFrame(traces, columns=keys), plan)
 
 
@@ -113,7 +114,7 @@ def _watched(trial: str, bytes_per_s: float, levels: Mapping[str, Any]) -> list[
     busy = {"gen": 0.6, "lb": 0.99 if share < 0.9 else 0.7, "www": 0.4}
     cpus = {"gen": "cpu0", "lb": "cpu1", "www": "cpu2"}
     return [
-        {"trial": trial, "host": host, "role": HOSTS[host]["roles"][0], "t_s": t, "unit": unit} | own
+        {"trial": trial, "host": host, "role": HOSTS[host].roles[0], "t_s": t, "unit": unit} | own
         for t in (0.5, 1.0, 1.5, 2.0)
         for host in HOSTS
         for unit, own in (

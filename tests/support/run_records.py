@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from loadbook.store.run_record import RunRecord
+from loadbook.study.model import Study
+from loadbook.study.plan import Plan
 
 HOSTS = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"], "cpus": [1]}}
+
+STUDY = Study.model_validate({
+    "schema": 1, "name": "s", "question": "Which is faster?", "baseline": "a", "roles": {"driver": {}, "web": {}},
+    "workload": {"tool": "wrk"}, "treatments": {"a": {}, "b": {}},
+})  # fmt: skip
+
+
+def plan_of(study: Study = STUDY, **values: Any) -> Plan:
+    """Return a plan without blocks, treatments and trials, except for the values given."""
+    usual: dict[str, Any] = {"subset": "default", "seed": 1, "blocks": 0, "treatments": (), "trials": ()}
+    return Plan(study, **(usual | values))
 
 
 def make_run_record(**values: Any) -> RunRecord:

@@ -33,7 +33,6 @@ from loadbook.stats.text import margin_text
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.tables import RunData, read_table, trial_values
-from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
 
 FALSE_ALARM_BLOCKS = 10
@@ -308,7 +307,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str, 
     noise_by_load: dict[tuple[str, str, str], list[RunNoise]] = defaultdict(list)
     for run in runs_on_same_hosts(layout, paths):
         try:
-            study = parse_plan(read_current_plan(run), str(run.plan_json)).study
+            study = read_current_plan(run).study
             trials, measured = (read_table(run.table(name), name) for name in ("trials", "measurements"))
         except LoadbookError:  # a run of another version or without tables is skipped
             continue

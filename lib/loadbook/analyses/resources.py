@@ -23,6 +23,7 @@ from loadbook.report.sections import row_tuples
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
 from loadbook.stats.saturation import BOTTLENECK_NAMES, BOTTLENECK_TIME_SHARE, FULL_SHARE, MIN_OWN_CPU_SHARE
+from loadbook.store.run_record import RecordedHost
 from loadbook.store.tables import RunData, measured_windows_s
 
 MOST_PANELS = 5
@@ -176,7 +177,7 @@ class ResourcesPage(Page):
         return "Which host, core or process was the limit?"
 
     @cached_property
-    def hosts(self) -> dict[str, dict[str, Any]]:
+    def hosts(self) -> dict[str, RecordedHost]:
         """All monitored hosts: those of the run, and machines whose host metrics were added later."""
         return saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
 

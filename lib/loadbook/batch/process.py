@@ -299,7 +299,7 @@ def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
     values = data.values(data.study.metric)
     values = values[values["valid"]].pivot(index="block", columns="treatment", values="value")
     rows: list[list[Any]] = []
-    for treatment in data.plan["treatments"]:
+    for treatment in data.plan.treatments:
         base = data.study.repeated_treatment(treatment) or data.study.baseline_of(treatment)
         if treatment == base or not {treatment, base} <= set(values.columns):
             continue
@@ -400,7 +400,7 @@ def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
     if job.more:
         run = layout.resolve_run(job.study, job.run or "latest")
         paths = layout.run(job.study, run)
-        blocks, complete = int(read_current_plan(paths)["blocks"]), is_run_complete(paths)
+        blocks, complete = read_current_plan(paths).blocks, is_run_complete(paths)
         is_new = complete or not resumes_added_blocks(paths, job.more)
         after = job.blocks_after or (blocks + job.more if is_new else blocks)
         send("adding", run=run, blocks_after=after)

@@ -24,7 +24,7 @@ from loadbook.store.ledger import is_run_complete, read_current_plan
 from loadbook.store.paths import Layout
 from loadbook.store.run_record import read_run_record
 from loadbook.study.model import Study
-from loadbook.study.plan import as_planned, parse_plan, study_sha256
+from loadbook.study.plan import as_planned, study_sha256
 from loadbook.study.reader import SMOKE_SUFFIX, is_variant, study_files
 
 
@@ -92,7 +92,7 @@ def _newest_run(layout: Layout, study: Study) -> tuple[str | None, bool]:
     if not runs:
         return None, False
     paths = layout.run(study.name, runs[-1])
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    plan = read_current_plan(paths)
     changed = study_sha256(as_planned(study, plan)) != study_sha256(plan.study)
     return runs[-1] if is_run_complete(paths) else None, changed
 

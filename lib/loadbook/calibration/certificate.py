@@ -207,7 +207,7 @@ def _driver(data: RunData) -> tuple[str, str]:
     """Return alias and machine of the driver of a run."""
     role = data.study.workload.role
     hosts = data.run_record.hosts if data.run_record else {}
-    alias = next(alias for alias, host in hosts.items() if role in host["roles"])
+    alias = next(alias for alias, host in hosts.items() if role in host.roles)
     return alias, str(data.facts.get(f"{alias}-before", {}).get("machine", {}).get("value", "not known"))
 
 

@@ -20,7 +20,7 @@ def calibration_text(data: RunData) -> str | None:
 
     A certificate is that of the same machine and the same version of a tool. The sentence names a broken certificate.
     """
-    roles = {alias: host["roles"] for alias, host in data.run_record.hosts.items()} if data.run_record else {}
+    roles = {alias: host.roles for alias, host in data.run_record.hosts.items()} if data.run_record else {}
     drivers = [alias for alias, of_host in roles.items() if data.study.workload.role in of_host]
     machines = {data.facts.get(alias + BEFORE_SUFFIX, {}).get(MACHINE_FACT, {}).get("value") for alias in drivers}
     try:

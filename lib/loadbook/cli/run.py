@@ -180,7 +180,7 @@ def run(
         run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(layout, study).name
     summary = ingest_tables(layout, name, run_id)
-    added = read_current_plan(layout.run(name, run_id)).get("added")
+    added = read_current_plan(layout.run(name, run_id)).added
     if as_json:
         exploratory = {"exploratory": added_blocks_text(added) if added else None}
         terminal.print_json(run_record(layout, name, run_id, summary) | exploratory)

@@ -7,10 +7,10 @@ from the scatter of each treatment's ratio to the baseline around its median; wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration, format_percent, format_percent_range, pluralize
@@ -18,13 +18,13 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.run_record import RunRecord, read_run_record
+from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record
 from loadbook.store.tables import read_table, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.designs import factorial_design
 from loadbook.study.limits import POCOCK_P
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, parse_plan
+from loadbook.study.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
 
     from loadbook.stats.steady_state import rate_series
 
-    study = parse_plan(read_current_plan(sample.paths), str(sample.paths.plan_json)).study
+    study = read_current_plan(sample.paths).study
     trials = read_table(sample.paths.table("trials"), "trials")
     baseline_trials = trials[trials["treatment"].isin(aa_arms(study)) & trials["valid"]]
     rates = rate_series(read_table(sample.paths.table("samples"), "samples"))
@@ -113,14 +113,14 @@ def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
     return sorted(every, reverse=True)[:MAX_RUNS]
 
 
-def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] | None) -> Iterator[NoiseSample]:
+def _read_samples(layout: Layout, plan: Plan, hosts_of_file: _HostsOfFile | None) -> Iterator[NoiseSample]:
     machines: dict[str, Any] = {}
     for run, study in _newest_runs(layout):
         paths = layout.run(study, run)
         try:
             if not _same_hosts(read_run_record(paths), hosts_of_file) or not _same_machines(paths, machines):
                 continue
-            other_study = parse_plan(read_current_plan(paths), str(paths.plan_json)).study
+            other_study = read_current_plan(paths).study
             if other_study.execution != plan.study.execution:  # their noise differs by a factor of 10
                 continue
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
@@ -130,25 +130,31 @@ def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] |
             yield NoiseSample(study, run, _load_similarity(plan.study, other_study), aa, pairs, paths)
 
 
-def _hosts_of_file(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
-    """Return roles and CPU mask of every host by alias; None for a lab that was never started."""
+class _HostsOfFile(NamedTuple):
+    """Hosts that a hosts file names, with roles and CPUs, and the kind of their lab."""
+
+    lab: str
+    hosts: dict[str, RecordedHost]
+
+
+def _hosts_of_file(layout: Layout, hosts: Path | None) -> _HostsOfFile | None:
+    """Return the hosts of a hosts file, by default those of the lab; None for a lab that was never started."""
     file = hosts or layout.lab / "hosts.toml"
     if hosts is None and not file.is_file():
         return None
-    entries = {a: {"roles": e.roles, "cpus": list(e.cpus or ())} for a, e in read_hosts(file).hosts.items()}
-    return {"lab": lab_kind(file), "hosts": entries}
+    entries = read_hosts(file).hosts.items()
+    recorded = {alias: RecordedHost(roles=list(e.roles), cpus=list(e.cpus or ())) for alias, e in entries}
+    return _HostsOfFile(lab_kind(file), recorded)
 
 
-def _same_hosts(run: RunRecord, hosts_of_file: Mapping[str, Any] | None) -> bool:
+def _same_hosts(run: RunRecord, hosts_of_file: _HostsOfFile | None) -> bool:
     if run.imported or run.replay or not run.hosts:
         return False
     if hosts_of_file is None:
         return run.lab_kind == "loopback"
-    entries = hosts_of_file["hosts"]
-    return run.lab_kind == hosts_of_file["lab"] and all(
-        alias in entries
-        and set(host["roles"]) <= set(entries[alias]["roles"])
-        and (host.get("cpus") or []) == entries[alias]["cpus"]
+    entries = hosts_of_file.hosts
+    return run.lab_kind == hosts_of_file.lab and all(
+        alias in entries and set(host.roles) <= set(entries[alias].roles) and (host.cpus or []) == entries[alias].cpus
         for alias, host in run.hosts.items()
     )
 
@@ -341,7 +347,7 @@ def _best_length_by_slices(samples: list[NoiseSample]) -> TrialLength | str:
     from loadbook.stats.noise_sources import noise_sources
 
     for sample in samples:
-        study = parse_plan(read_current_plan(sample.paths), str(sample.paths.plan_json)).study
+        study = read_current_plan(sample.paths).study
         trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
         sources = noise_sources(own, trial_values(trials, measured, study.metric), aa_arms(study))
         if sources is not None:

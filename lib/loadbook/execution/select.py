@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
@@ -23,12 +23,12 @@ from loadbook.store.ledger import (
     is_run_complete,
     read_current_plan,
     read_ledger,
+    read_plan,
     trial_states,
 )
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, additional_trials, as_planned, left_out_text, parse_plan, study_sha256
+from loadbook.study.plan import Plan, additional_trials, as_planned, left_out_text, study_sha256
 
 DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
@@ -94,15 +94,15 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
     """
     if more < 1:
         raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
-    raw, entries, source = read_json(paths.plan_json), read_ledger(paths.ledger), str(paths.plan_json)
-    before, trials = current_plan(raw, entries), all_planned_trials(raw, entries)
-    plan = parse_plan(before | {"trials": trials}, source)
-    total = before["blocks"] + more
-    later = [look for look in plan.study.stopping.looks if look > before["blocks"]]
+    begun, entries = read_plan(paths), read_ledger(paths.ledger)
+    before = current_plan(begun, entries)
+    plan = replace(before, trials=all_planned_trials(begun, entries))
+    total = before.blocks + more
+    later = [look for look in plan.study.stopping.looks if look > before.blocks]
     if later and total < later[-1] and total not in later:
         raise UsageError(
             f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.describe()}",
-            f"go on to its next look: --more {later[0] - before['blocks']}",
+            f"go on to its next look: --more {later[0] - before.blocks}",
         )
     added = {
         "blocks": total,
@@ -110,8 +110,7 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
         "exploratory": not plan.study.stopping.allows_interim(total),
         "trials": [asdict(trial) for trial in additional_trials(plan, total)],
     }
-    after = current_plan(raw, [*entries, {"event": "blocks-added"} | added])
-    return added, parse_plan(after, source)
+    return added, current_plan(begun, [*entries, {"event": "blocks-added"} | added])
 
 
 def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
@@ -175,7 +174,7 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
 
 def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> RunSelection:
     run = paths.raw.name
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    plan = read_current_plan(paths)
     _check_same_plan(study, plan, run, request)
     final = [state for state in trial_states(read_ledger(paths.ledger)).values() if state.final]
     trials_left = len(plan.trials) - len(final)

@@ -54,12 +54,12 @@ MAX_NAMED_CHANGES = 5
 
 def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
     """Return alias -> roles, CPU mask and, if known, link rate of every host, for run.json."""
-    hosts = {}
-    for alias in testbed.hosts:
-        hosts[alias] = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
-        if link := testbed.inventory.hosts[alias].link_mbit:
-            hosts[alias]["link_mbit"] = link
-    return hosts
+    entries = testbed.inventory.hosts
+    links = {alias: {"link_mbit": link} if (link := entries[alias].link_mbit) else {} for alias in testbed.hosts}
+    return {
+        alias: RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None, **links[alias])
+        for alias in testbed.hosts
+    }
 
 
 def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
@@ -76,7 +76,7 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
 
 def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
     """Return a hint on how to get the run's original hosts back, such as a command that removes hosts from the lab."""
-    had = Counter(role for host in before.values() for role in host["roles"])
+    had = Counter(role for host in before.values() for role in host.roles)
     has = Counter(role for alias in testbed.hosts for role in testbed.roles_of(alias))
     more = [f"{role}={had[role]}" for role in testbed.plan.study.roles if had[role] < has[role]]
     if not testbed.lab or not more:
@@ -103,9 +103,9 @@ def _host_differences(testbed: Testbed, paths: RunPaths) -> Iterator[str]:
 
 
 def _host_text(host: RecordedHost) -> str:
-    cpus = ", ".join(map(str, host.get("cpus") or ())) or "all"
-    link = f" and a link of {host['link_mbit']:g} Mbit/s" if host.get("link_mbit") else ""
-    return f"roles {', '.join(host['roles'])} and CPUs {cpus}{link}"
+    cpus = ", ".join(map(str, host.cpus or ())) or "all"
+    link = f" and a link of {host.link_mbit:g} Mbit/s" if host.link_mbit else ""
+    return f"roles {', '.join(host.roles)} and CPUs {cpus}{link}"
 
 
 REPLAY_HEADER = '# plays this run back: loadbook run STUDY --hosts THIS-FILE\nreplay = "."\n'

@@ -8,9 +8,9 @@ from loadbook.core.errors import UsageError
 from loadbook.execution.studies import study_file
 from loadbook.external.reports import ToolReport
 from loadbook.store import trial_record
+from loadbook.store.ledger import read_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
-from loadbook.store.trial_record import read_json
 from loadbook.study.plan import PlannedTrial
 
 PlannedOutputs = Sequence[tuple[PlannedTrial, ToolReport]]
@@ -50,7 +50,7 @@ def added_blocks(layout: Layout, name: str, pairs: PlannedOutputs) -> int:
     related = [(run, recorded) for run, recorded in runs if digests & {each for _, each in recorded}]
     if not related:
         return 0
-    confirmatory = [each for each in related if not read_json(layout.run(name, each[0]).plan_json).get("added")]
+    confirmatory = [each for each in related if not read_plan(layout.run(name, each[0])).added]
     differences = [_differing_blocks(layout.run(name, run), recorded, new) for run, recorded in confirmatory]
     return min(differences, default=len(set(new.values())))
 

@@ -302,8 +302,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, added: int, on_file: OnFi
                 _write_trial(new, ledger, checked.plan, run, planned, report)
                 on_file(done, len(checked.pairs))
             write_run_record(new, _run_record(run, checked))
-            plan = checked.plan.to_json()
-            trial_record.write_json(new.plan_json, plan | {"added": added} if added else plan)
+            trial_record.write_json(new.plan_json, replace(checked.plan, added=added).to_json())
             ledger.append("run-ended", files=run_file_checksums(new))
         move_folder(part, paths.raw)
     finally:

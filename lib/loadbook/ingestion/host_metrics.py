@@ -214,7 +214,7 @@ def add_metric_files(
     """
     paths = layout.run(study, run)
     hosts = read_run_record(paths).hosts
-    roles = hosts[host]["roles"] if check_name("host", host) in hosts else []
+    roles = hosts[host].roles if check_name("host", host) in hosts else []
     if not role and not roles:
         raise UsageError(
             f"run {run} of {study} has no host {host!r}",

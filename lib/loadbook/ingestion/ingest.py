@@ -40,7 +40,7 @@ from loadbook.store.paths import RunPaths
 from loadbook.store.tables import MEASURES, TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
 from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
-from loadbook.study.plan import Plan, PlannedTrial, parse_plan
+from loadbook.study.plan import Plan, PlannedTrial
 from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import MEASURED_STATUSES, check_run
 
@@ -76,7 +76,7 @@ class RawRun:
     @classmethod
     def read(cls, paths: RunPaths) -> RawRun:
         """Read plan, facts and ledger; DataError if the plan cannot be read or was changed."""
-        plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+        plan = read_current_plan(paths)
         folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
         changed = changed_run_files(paths)
         if paths.plan_json.name in changed:

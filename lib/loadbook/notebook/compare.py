@@ -178,7 +178,7 @@ def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
     return replace(
         data,
         trials=kept.reset_index(drop=True),
-        plan=data.plan | {"blocks": whole_blocks(kept)},
+        plan=replace(data.plan, blocks=whole_blocks(kept)),
         problems=data.problems[data.problems["trial"].isin(names) | data.problems["trial"].isna()],
         **{name: frame[frame["trial"].isin(names)] for name, frame in frames.items()},
     )
@@ -276,7 +276,7 @@ def compare(data: RunData, request: ComparisonRequest, selection_note: str = "")
     if data.trials.empty:
         message = f"run {data.run} of {data.study.name} has no trial to compare"
         raise DataError(message, f"run.problems says why; loadbook run {data.study.name} --new measures again")
-    known = data.plan["treatments"]
+    known = data.plan.treatments
     for name in (*request.treatments, *filter(None, [request.baseline])):
         if name not in known:
             raise unknown_name_error("treatment", name, known, f"in run {data.run} of {data.study.name}")
@@ -317,7 +317,7 @@ def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) ->
     """Return the run with only those of `trials` that belong to the requested treatments, baseline, or their checks."""
     study = data.study
     own = data.trials[data.trials["trial"].isin(trials)]
-    present = [name for name in data.plan["treatments"] if name in set(own["treatment"])]
+    present = [name for name in data.plan.treatments if name in set(own["treatment"])]
     # the requested baseline, else the study's, else the group's first treatment
     candidates = (request.baseline, study.baseline, *(study.baseline_of(name) for name in present[:1]), *present)
     baseline = next((name for name in candidates if name in present), study.baseline)
@@ -329,7 +329,7 @@ def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) ->
     if len(own) == len(data.trials):
         return part
     kept = part.trials[part.trials["trial"].isin(trials)].reset_index(drop=True)
-    return replace(part, trials=kept, plan=part.plan | {"blocks": whole_blocks(kept)})
+    return replace(part, trials=kept, plan=replace(part.plan, blocks=whole_blocks(kept)))
 
 
 def _differences(data: RunData, request: ComparisonRequest, selection_note: str) -> Iterator[str]:

@@ -302,9 +302,9 @@ def state(study: str, run: str = "latest") -> Block:
         load_study(layout, study)
         return Block(text_block("The first run is one parameter away: execute = True."), data={DONE_MIME: done})
     data = load_run(layout, study, run)
-    planned = [t["treatment"] for t in data.plan["trials"]]
+    planned = [planned.treatment for planned in data.plan.trials]
     rows = []
-    for name in data.plan["treatments"]:
+    for name in data.plan.treatments:
         own = data.trials[data.trials["treatment"] == name]
         ok = int((own["status"] == "ok").sum())
         rows.append([data.study.label(name), *map(str, (planned.count(name), len(own), ok, int(own["valid"].sum())))])

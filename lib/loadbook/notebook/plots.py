@@ -193,7 +193,7 @@ class ZoomView(compare.Displayable):
         frame["why"] = [", ".join(gates) or "no rule is broken" for gates in frame["gates"]]
         title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}
         return {
-            "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan["treatments"]],
+            "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan.treatments],
             "layout": {"height": 420, "xaxis": {"title": {"text": "place in the order of execution"}},
                        "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.BACKGROUND,
                        "margin": {"l": 70, "r": 10, "t": 20, "b": 50}},

@@ -234,7 +234,7 @@ class Run(Displayable):
     @property
     def treatments(self) -> list[str]:
         """Names of the treatments, the baseline first."""
-        return list(self.data.plan["treatments"])
+        return list(self.data.plan.treatments)
 
     @property
     def metrics(self) -> list[str]:

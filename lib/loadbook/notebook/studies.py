@@ -158,9 +158,9 @@ def _latest_run(layout: Layout, name: str) -> dict[str, Any]:
     paths = layout.run(name, runs[-1])
     plan = read_current_plan(paths)
     return {
-        "question": plan["study_spec"]["question"], "runs": len(runs), "latest": runs[-1],
+        "question": plan.study.question, "runs": len(runs), "latest": runs[-1],
         "trials": sum(state.final for state in trial_states(read_ledger(paths.ledger)).values()),
-        "planned": len(plan["trials"]), "complete": is_run_complete(paths),
+        "planned": len(plan.trials), "complete": is_run_complete(paths),
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from loadbook.store.ledger import interrupted_text, next_block_text, read_curren
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
 from loadbook.store.tables import TABLES, edited_tables
-from loadbook.study.plan import Plan, parse_plan
+from loadbook.study.plan import Plan
 
 HISTORY_NOTEBOOK = "history"
 OnMessage = Callable[[str], None]
@@ -90,7 +90,7 @@ def build_report(
         on_message(f"{study}: {why}; next: {unfinished.resume}")
     elif unfinished:
         on_message(f"{study}: {unfinished.text}")
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    plan = read_current_plan(paths)
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
     html.keep_other_pages(layout.reports, study, run)
@@ -162,7 +162,7 @@ def build_report_at(
 ) -> BuiltReport:
     """Build a report at `place` with typed parameters `values`; other arguments as of `build_report`; no index."""
     paths = layout.run(study, run)
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    plan = read_current_plan(paths)
     given = notebook_parameters(layout, plan.study.notebooks, {"study": study, "run": run}, values)
     ensure_ingested(paths, on_message)
     record = read_run_record(paths)

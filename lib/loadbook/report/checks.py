@@ -133,7 +133,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order"
     if source := data.run_record.imported:
-        order = "in the order of their times" if source["timed"] else "order as it was imported"
+        order = "in the order of their times" if source.timed else "order as it was imported"
     order = "in turns, in slices" if data.study.execution == "interleaved" else order
     if data.study.searches_capacity:
         order = "in rounds of probes"
@@ -297,7 +297,7 @@ def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFram
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
     """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
-    blocks = data.plan.get("latency_blocks")
+    blocks = data.plan.latency_blocks
     sentences = [f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}."] if blocks else []
     sentences += [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:

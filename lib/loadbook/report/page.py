@@ -84,7 +84,7 @@ class Page:
         """Messages on possible effects of the order of the trials (carry-over, outliers)."""
         source = self.data.run_record.imported
         notes = sections.unfinished_notes(self.data)
-        if not source or source["timed"]:
+        if not source or source.timed:
             notes += checks.order_notes(self.carry_over, self.analysis, self.values, self.labels)
             notes += checks.slice_length_notes(self.data, self.slice_lengths)
         return notes
@@ -137,8 +137,8 @@ class Page:
         from loadbook.report.figures.order import OrderFigure
 
         source = self.data.run_record.imported
-        if source and not source["timed"]:
-            return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
+        if source and not source.timed:
+            return note_block(f"Not known: {source.conditions} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
         figure = OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data))
@@ -242,8 +242,8 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     """
     run = data.run_record
     served = data.trials["response_bytes"].dropna()
-    trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
-    if latency_blocks := data.plan.get("latency_blocks"):
+    trials_text = NBSP.join(map(str, [len(data.plan.treatments), "treatments", "×", data.plan.blocks, "blocks"]))
+    if latency_blocks := data.plan.latency_blocks:
         trials_text += f" and {pluralize(latency_blocks, 'plain block')} for latencies"
     last, source = run.ended or data.trials["started"].max(), run.imported
     return [
@@ -253,8 +253,8 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         *([f"{_page_text(data)}{_services_text(data)}"] if not source or len(served) else []),
         f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
-        trials_text + ("" if source and not source["timed"] else _duration_text(data, last)),
-        *filter(None, [left_out_text(data.plan.get("left_out", ()))]),
+        trials_text + ("" if source and not source.timed else _duration_text(data, last)),
+        *filter(None, [left_out_text(data.plan.left_out)]),
     ]
 
 
@@ -292,18 +292,18 @@ def _services_text(data: RunData) -> str:
     """Return " on nginx 1.22.1, go-app 1.0": the services in the order in which requests reach them."""
     versions, hosts = data.run_record.service_versions, data.run_record.hosts
     roles = [role for role in data.study.roles if role != data.study.workload.role]
-    aliases = [alias for role in roles for alias, host in hosts.items() if role in host["roles"]]
+    aliases = [alias for role in roles for alias, host in hosts.items() if role in host.roles]
     names = dict.fromkeys(name for alias in aliases if alias in versions for name in versions[alias].split(", "))
     return f" on {', '.join([*names][:MAX_SERVICES])}" if names else ""
 
 
 def _origin_parts(data: RunData) -> list[str]:
     """Return remarks on a run that was imported, is a replay, or is exploratory; empty for any other run."""
-    source, replayed, added = data.run_record.imported, data.run_record.replay, data.plan.get("added", 0)
+    source, replayed, added = data.run_record.imported, data.run_record.replay, data.plan.added
     if source:
-        word = f"conditions are as {source['conditions']} says"
+        word = f"conditions are as {source.conditions} says"
         changed = f"EXPLORATORY: {pluralize(added, 'block differs', 'blocks differ')} from an earlier import"
-        return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}", *([changed] if added else [])]
+        return [f"IMPORTED from {source.folder}: loadbook measured nothing, {word}", *([changed] if added else [])]
     replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
     return replay + ([f"EXPLORATORY: {added_blocks_text(added)}"] if added else [])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_rounded, join_words, shorten_list
 from loadbook.stats.results import Analysis, AnalysisRow, Interval
+from loadbook.store.run_record import RecordedPrices
 
 if TYPE_CHECKING:
     from loadbook.store.tables import RunData
@@ -66,8 +67,8 @@ def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str]
     Prices come from the hosts file, as recorded in run.json; drivers cost nothing. `unsaturated` treatments served the
     whole offered load, so they could have served more.
     """
-    recorded, study = data.run_record.prices or {}, data.study
-    given = recorded.get("hosts", {}) | {f"external {role}": p for role, p in recorded.get("external", {}).items()}
+    recorded, study = data.run_record.prices or RecordedPrices(), data.study
+    given = recorded.hosts | {f"external {role}": price for role, price in recorded.external.items()}
     months, missing = dict[str, float](), dict[str, None]()
     for row in analysis.of_kind("baseline", "treatment"):
         hosts = [alias for role in study.roles for alias in data.hosts_of(row.treatment, role)]
@@ -82,7 +83,7 @@ def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str]
             month, base_month = months[row.treatment], months.get(base.treatment)
             price = _treatment_price(row, base.median, month, base_month, row.treatment in unsaturated)
             prices |= {row.treatment: price} if price else {}
-    return Prices(recorded.get("currency", ""), prices, tuple(missing))
+    return Prices(recorded.currency, prices, tuple(missing))
 
 
 def _treatment_price(

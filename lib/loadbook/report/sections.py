@@ -71,7 +71,7 @@ def started_text(data: RunData) -> str:
 def treatment_differences(data: RunData) -> Table:
     """Return a table, one row per treatment, of the factors in which it differs from the baseline."""
     study, base = data.study, data.study.levels_of(data.study.baseline)
-    levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
+    levels = {name: study.levels_of(name) for name in data.plan.treatments}
     varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
     rows = []
     for name, row in levels.items():
@@ -86,7 +86,7 @@ def config_differences(data: RunData) -> dict[str, str]:
 
     Lines that also differ between two trials of the baseline (ports, ids, folders) are left out.
     """
-    texts = {name: _first_and_last_config(data, name) for name in data.plan["treatments"]}
+    texts = {name: _first_and_last_config(data, name) for name in data.plan.treatments}
     base = texts[data.study.baseline]
     if not base:
         return {}
@@ -101,7 +101,7 @@ def config_differences(data: RunData) -> dict[str, str]:
 
 def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
     """Return the lines of the configuration files in the first and in the last recorded trial of a treatment."""
-    trials = [data.paths.trial(t["trial"]) for t in data.plan["trials"] if t["treatment"] == treatment]
+    trials = [data.paths.trial(t.trial) for t in data.plan.trials if t.treatment == treatment]
     folders = [folder for folder in trials if (folder / trial_record.RECORD_NAME).is_file()]
     return [list(_config_lines(folders[k])) for k in (0, -1) if folders]
 
@@ -131,9 +131,9 @@ def _count_repeats(lines: Iterable[str]) -> list[str]:
 def host_table(data: RunData) -> Table:
     """Return the table of recorded hosts: roles, services, and the most important facts (CPU, memory, kernel...)."""
     run, facts = data.run_record, _fact_rows(data)
-    cpus = [host.get("cpus", [DASH]) for host in run.hosts.values()]
+    cpus = [host.cpus if "cpus" in host.model_fields_set else [DASH] for host in run.hosts.values()]
     rows = [
-        ["roles", *(", ".join(host["roles"]) for host in run.hosts.values())],
+        ["roles", *(", ".join(host.roles) for host in run.hosts.values())],
         ["CPUs in use", *("all" if own is None else ", ".join(map(str, own)) for own in cpus)],
         ["tool", *(run.tool_versions.get(alias, DASH) for alias in run.hosts)],
         ["service", *(run.service_versions.get(alias, DASH) for alias in run.hosts)],
@@ -149,7 +149,7 @@ def _version_default_rows(data: RunData) -> list[list[str]]:
     for alias, host in run.hosts.items():
         for text in (run.service_versions.get(alias) or "").split(", "):
             service, _, version = text.partition(" ")
-            for role in host["roles"]:
+            for role in host.roles:
                 if role in data.study.roles and data.study.roles[role].base_setting.service == service:
                     with suppress(LoadbookError):  # a user's own service that was removed
                         for name, meaning in version_defaults(data.study, role, version).items():
@@ -225,9 +225,9 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     """Return the sources of the page as (name, value) pairs: study, run, seed, loadbook version, check of raw data."""
     run, began = data.run_record, f"started {started_text(data)}"
     if source := run.imported:
-        by = source["conditions"] if source.get("times_given", True) else "the times in the outputs"
-        began = f"{began} by {by}" if source["timed"] else "start not known"
-        began = f"imported {utc_text(source['at'])} UTC from {source['folder']}, {began}"
+        by = source.conditions if source.times_given else "the times in the outputs"
+        began = f"{began} by {by}" if source.timed else "start not known"
+        began = f"imported {utc_text(source.at)} UTC from {source.folder}, {began}"
     revision = run.git_revision[:12] if run.git_revision else "not known"
     revision += " (with changes)" if run.git_dirty else ""
     return [
@@ -248,7 +248,7 @@ def execution_text(data: RunData) -> str:
     if data.study.capacity:
         return data.study.capacity.execution_text
     if data.study.execution == "plain":
-        reason = data.plan.get("plain_because")
+        reason = data.plan.plain_because
         return plain_instead(reason) if reason else "plain, one trial after the other"
     records: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
     for folder in sorted(data.paths.trials.glob("*")):
@@ -257,8 +257,8 @@ def execution_text(data: RunData) -> str:
                 records.setdefault(1000 * record.slice_s, record)
         if len(records) >= max(1, len(set(data.study.slices))):
             break
-    why = CHOSEN_INTERLEAVED if data.plan.get("execution_chosen") else "interleaved"
-    blocks = data.plan.get("latency_blocks")
+    why = CHOSEN_INTERLEAVED if data.plan.execution_chosen else "interleaved"
+    blocks = data.plan.latency_blocks
     latencies = f"; latencies from {pluralize(blocks, 'plain block')} before" if blocks else ""
     if not records:
         return f"{why}: the treatments of a block took turns{latencies}"
@@ -321,7 +321,7 @@ def unfinished_notes(data: RunData) -> list[ValidityMessage]:
 
 def trial_counts(data: RunData) -> dict[str, int]:
     """Return the numbers of "planned", "executed" and "valid" trials."""
-    return {"planned": len(data.plan["trials"]), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
+    return {"planned": len(data.plan.trials), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
 
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
@@ -332,7 +332,7 @@ def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
         str(cause.text if len(gates) or not reason else reason)
         for cause, gates, reason in zip(left_out["cause"], left_out["gates"], left_out["reason"], strict=True)
     )
-    missing = len(data.plan["trials"]) - len(data.trials)
+    missing = len(data.plan.trials) - len(data.trials)
     return (reasons + Counter({"Not executed": missing})).most_common()
 
 
@@ -380,7 +380,7 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     unit, compared = get_metric(metric).unit, data.values(metric)
     outliers, values = diagnostics.find_outliers(compared), compared
     counts = {}
-    if data.plan.get("latency_blocks"):
+    if data.plan.latency_blocks:
         values = trial_values(data.trials, data.measurements, metric, every_trial=True)
         others = "for latencies" if execution_for(metric) == "interleaved" else "for rates"
         counts = dict.fromkeys(set(values["trial"]) - set(compared["trial"]), others)
@@ -431,7 +431,7 @@ def driver_latency_table(
     rows = _rows_without_total(data, percentiles)
     statistics = [p for p in percentiles if p in set(rows["statistic"])]
     cells = []
-    for treatment in data.plan["treatments"]:
+    for treatment in data.plan.treatments:
         own_rows = rows[rows["treatment"] == treatment]
         metric = next((name for name in names if name in set(own_rows["metric"])), None)
         for driver, own in own_rows[own_rows["metric"] == metric].groupby("driver"):

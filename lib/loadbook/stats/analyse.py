@@ -130,7 +130,7 @@ def resolve_spec(
         refusals = error_counts.find_refusals(every_trial, data.measurements, data.problems, arms)
     own_metric = metric_name == study.metric
     execution = execution_among_both(data.plan, metric_name)
-    planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")
+    planned_blocks = data.plan.latency_blocks if execution == "plain" else data.plan.blocks
     declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(
         study=study,
@@ -157,13 +157,13 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
         return replace(spec, stopping_state=results.StoppingState(level=spec.level, blocks=spec.planned_blocks))
     last_block = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == last_block).sum()) >= len(treatments_of(data))
-    started_blocks = max(0, last_block - data.plan.get("latency_blocks", 0))
+    started_blocks = max(0, last_block - data.plan.latency_blocks)
     state = compute_stopping_state(
         spec.study.stopping,
         started=started_blocks,
         complete=started_blocks if last_is_complete else max(0, started_blocks - 1),
         planned=spec.planned_blocks,
-        added=data.plan.get("added", 0),
+        added=data.plan.added,
         level=spec.level,
     )
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)

@@ -294,7 +294,7 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
 
 def _trials_case(data: RunTables) -> CiCase:
     """Return the case that checks whether the run is finished and any of its trials is valid."""
-    planned = len(data.plan.get("trials") or data.trials)
+    planned = len(data.plan.trials or data.trials)
     valid = int(data.trials["valid"].sum())
     record = data.run_record
     case = partial(CiCase, "trials", "trials")

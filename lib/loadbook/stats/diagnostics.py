@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from scipy.stats import kendalltau, rankdata, theilslopes
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only, within_windows
+from loadbook.store.run_record import RecordedHost
 from loadbook.store.tables import RunTables, values_by_trial
 
 MIN_PEERS = 3  # other trials of the treatment; with fewer, nothing is compared
@@ -48,16 +49,14 @@ MIN_STABILITY_BLOCKS, UNSTABLE_ALPHA = 8, 0.01
 FLAG_PREFIX = "unstable effect: "
 
 
-def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+def host_resources(traces: pd.DataFrame, hosts: Mapping[str, RecordedHost]) -> pd.DataFrame:
     """Return every host's resource use over time: trial, host, resource, unit, t_s, value.
 
     CPU use is summed over the CPUs that the host may use (run.json "hosts"), processes are summed by label because
     their ids change from trial to trial. "other processes" is CPU time that no monitored process used.
     """
     own = finest_source_only(traces)
-    parts = [
-        _cpu_resources(own[own["host"] == host], about.get("cpus")).assign(host=host) for host, about in hosts.items()
-    ]
+    parts = [_cpu_resources(own[own["host"] == host], about.cpus).assign(host=host) for host, about in hosts.items()]
     levels = own[own["metric"].isin(list(LEVEL_METRICS))]
     parts.append(levels.assign(resource=levels["metric"].map(LEVEL_METRICS)))
     columns = ["trial", "host", "resource", "unit", "t_s", "value"]

@@ -75,7 +75,7 @@ def blocks_missing(complete: int, incomplete: int) -> int:
 def unfinished_text(data: RunTables) -> str:
     """Return how far the run is, and the command that goes on, if it is not finished; else ""."""
     record = data.run_record
-    if record is None or record.is_finished or not data.plan.get("trials"):
+    if record is None or record.is_finished or not data.plan.trials:
         return ""
     done = set(data.trials.loc[data.trials["status"] != "cancelled", "trial"])
     return interrupted_text(data.plan, done, record.run_command)

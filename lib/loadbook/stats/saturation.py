@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from loadbook.store.run_record import RecordedHost
 from loadbook.store.tables import RunData, measured_windows_s
 from loadbook.study.workload import spinning_reason
 
@@ -29,7 +30,7 @@ BottleneckCode = Literal["C", "N", "W", "D"]
 DRIVER_CODE: BottleneckCode = "D"
 BOTTLENECK_NAMES: dict[str, str] = {"C": "balancer CPU", "N": "network", "W": "web CPU", "D": "driver"}
 RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
-HostRecords = Mapping[str, Mapping[str, Any]]
+HostRecords = Mapping[str, RecordedHost]
 
 
 class CpuAllowance(NamedTuple):
@@ -76,7 +77,7 @@ def saturation(
     links = link_capacities_b_per_s if link_capacities_b_per_s is not None else link_capacities(hosts)
     rows: list[dict[str, Any]] = []
     for (treatment, host), own in samples.groupby(["treatment", "host"], sort=True):
-        rows += _host_rows(own, str(treatment), str(host), hosts.get(str(host), {}), links, allowances or {})
+        rows += _host_rows(own, str(treatment), str(host), hosts.get(str(host)), links, allowances or {})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame.loc[frame["treatment"].isin(spinning) & (frame["bottleneck"] == DRIVER_CODE), "bottleneck"] = None
     return frame
@@ -84,7 +85,7 @@ def saturation(
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Return the saturation of a run, with windows, links, CPU placement and loads from the run's records."""
-    loads = {name: data.study.workload_of(name) for name in data.plan["treatments"]}
+    loads = {name: data.study.workload_of(name) for name in data.plan.treatments}
     return saturation(
         data.traces,
         data.trials,
@@ -121,11 +122,11 @@ def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
     return traces[rank == finest]
 
 
-def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, dict[str, Any]]:
+def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, RecordedHost]:
     """Return the recorded hosts and those that occur only in trace files, the latter with the role given there."""
-    records = {alias: dict(host) for alias, host in hosts.items()}
+    records = dict(hosts)
     for row in traces[["host", "role"]].drop_duplicates().itertuples():
-        records.setdefault(str(row.host), {"roles": [str(row.role)], "cpus": None})
+        records.setdefault(str(row.host), RecordedHost(roles=[str(row.role)]))
     return records
 
 
@@ -134,13 +135,13 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
     from loadbook.hosts.shell import cpu_list
 
     allowances: dict[tuple[str, str], CpuAllowance] = {}
-    for treatment in data.plan["treatments"]:
+    for treatment in data.plan.treatments:
         for alias, host in data.run_record.hosts.items():
-            settings = [data.study.setting(treatment, role) for role in host["roles"] if role in data.study.roles]
+            settings = [data.study.setting(treatment, role) for role in host.roles if role in data.study.roles]
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]
             cpus = {n for mask in masks for n in cpu_list(mask)} if "all" not in masks else set()
-            if (own := host.get("cpus")) is not None:  # CPU numbers in a study count within the CPUs of the host
+            if (own := host.cpus) is not None:  # CPU numbers in a study count within the CPUs of the host
                 cpus = {own[n] for n in cpus if n < len(own)}
             allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) or None, sum(quotas) or None)
     return allowances
@@ -148,7 +149,7 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
 
 def link_capacities(hosts: HostRecords) -> dict[str, float]:
     """Return host -> rate of its network link in B/s, for hosts whose link rate is recorded."""
-    return {alias: host["link_mbit"] * BYTES_PER_S_PER_MBIT for alias, host in hosts.items() if host.get("link_mbit")}
+    return {alias: host.link_mbit * BYTES_PER_S_PER_MBIT for alias, host in hosts.items() if host.link_mbit}
 
 
 def within_windows(samples: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
@@ -180,25 +181,25 @@ def _host_rows(
     own: pd.DataFrame,
     treatment: str,
     alias: str,
-    host: Mapping[str, Any],
+    recorded: RecordedHost | None,
     links: Mapping[str, float],
     allowances: CpuAllowances,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row per resource of a host under one treatment."""
-    roles = host.get("roles") or [str(own["role"].iloc[0])]
+    """Yield one row per resource of a host under one treatment; the role of an unrecorded host is in its samples."""
+    host = recorded or RecordedHost(roles=[str(own["role"].iloc[0])])
     allowance = allowances.get((treatment, alias), CpuAllowance())
     flows = own[own["metric"].isin(["net_rx", "net_tx"])]  # the busier direction of the busiest interface counts
     memory = own.loc[own["metric"] == "memory_total", "value"]
     used = {
-        "cpu": (_cpu_usage(own, allowance, host.get("cpus")), 1.0),
+        "cpu": (_cpu_usage(own, allowance, host.cpus), 1.0),
         "network": (flows.groupby(["trial", "t_s"])["value"].max(), links.get(alias)),
         "memory": (_metric_sum(own, "memory_used"), float(memory.max()) if len(memory) else None),
     }
     for resource, (values, capacity) in used.items():
         if len(values):
-            keys = {"treatment": treatment, "host": alias, "role": "/".join(roles), "resource": resource}
-            own_share = _own_cpu_share(own, allowance, host.get("cpus")) if resource == "cpu" else np.nan
-            yield keys | _resource_row(values, capacity, resource, roles, own_share)
+            keys = {"treatment": treatment, "host": alias, "role": "/".join(host.roles), "resource": resource}
+            own_share = _own_cpu_share(own, allowance, host.cpus) if resource == "cpu" else np.nan
+            yield keys | _resource_row(values, capacity, resource, host.roles, own_share)
 
 
 def _resource_row(

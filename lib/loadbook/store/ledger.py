@@ -20,7 +20,7 @@ from loadbook.core.errors import DataError
 from loadbook.store.atomic import explain_disk_full, write_atomic
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import read_json
-from loadbook.study.plan import PlannedTrialRecord, PlanRecord
+from loadbook.study.plan import Plan, PlannedTrial, parse_plan
 
 Event = Literal[
     "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added",
@@ -150,54 +150,54 @@ def _line_checksum(text: str) -> str:
 LedgerEntries = Sequence[dict[str, Any]]
 
 
-def read_current_plan(paths: RunPaths) -> PlanRecord:
-    """Return plan.json with the changes in the ledger applied; DataError if either file cannot be read."""
-    return current_plan(read_json(paths.plan_json), read_ledger(paths.ledger))
+def read_current_plan(paths: RunPaths) -> Plan:
+    """Return the plan in plan.json with the changes in the ledger; DataError if either file cannot be read."""
+    return current_plan(read_plan(paths), read_ledger(paths.ledger))
 
 
-def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
+def read_plan(paths: RunPaths) -> Plan:
+    """Return the plan in plan.json, as it was when the run began; DataError if the file cannot be read."""
+    return parse_plan(read_json(paths.plan_json), str(paths.plan_json))
+
+
+def current_plan(plan: Plan, entries: LedgerEntries) -> Plan:
     """Return a plan with the blocks that were added, and without those after an interim analysis that ended the run.
 
-    `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory. A
-    run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
+    A run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
     """
     plan = _executed_plan(plan, entries)
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
         return plan
-    blocks, added = plan["blocks"], 0
+    blocks, added = plan.blocks, 0
     for change in changes:
         added += change["blocks"] - blocks if change.get("exploratory") else 0
         blocks = change["blocks"]
-    last = plan.get("latency_blocks", 0) + blocks
-    trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= last]
-    return plan | {"blocks": blocks, "trials": trials, "added": added}
+    last = plan.latency_blocks + blocks
+    trials = tuple(trial for trial in all_planned_trials(plan, changes) if trial.block <= last)
+    return replace(plan, blocks=blocks, trials=trials, added=added)
 
 
-def _executed_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
-    """Return a plan with plain trials if it could not be interleaved, as `Plan.with_plain_trials` does."""
+def _executed_plan(plan: Plan, entries: LedgerEntries) -> Plan:
+    """Return a plan with plain trials if it could not be interleaved."""
     reason = next((entry["reason"] for entry in entries if entry["event"] == "made-plain"), None)
-    if reason is None:
-        return plan
-    spec = plan["study_spec"] | {"execution": "plain"}
-    trials = [trial for trial in plan["trials"] if trial["block"] <= plan["blocks"]]
-    return plan | {"study_spec": spec, "plain_because": reason, "trials": trials, "latency_blocks": 0}
+    return plan if reason is None else plan.with_plain_trials(reason)
 
 
-def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:
+def all_planned_trials(plan: Plan, entries: LedgerEntries) -> tuple[PlannedTrial, ...]:
     """Return all trials that were ever drawn for a run, in order, including those that an interim analysis left out."""
-    trials = _executed_plan(plan, entries)["trials"]
-    return [*trials, *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
+    added = (PlannedTrial(**trial) for e in entries if e["event"] == "blocks-added" for trial in e["trials"])
+    return (*_executed_plan(plan, entries).trials, *added)
 
 
-def next_block_text(plan: Mapping[str, Any], done: Container[str]) -> str:
+def next_block_text(plan: Plan, done: Container[str]) -> str:
     """Return "block 3 of 10" with the block of the first planned trial that is not done, the last one if all are."""
-    blocks = [trial["block"] for trial in plan["trials"]]
-    todo = (trial["block"] for trial in plan["trials"] if trial["trial"] not in done)
+    blocks = [trial.block for trial in plan.trials]
+    todo = (trial.block for trial in plan.trials if trial.trial not in done)
     return f"block {next(todo, max(blocks))} of {max(blocks)}"
 
 
-def interrupted_text(plan: Mapping[str, Any], done: Container[str], command: str) -> str:
+def interrupted_text(plan: Plan, done: Container[str], command: str) -> str:
     """Return how far an interrupted run is, and the command that goes on."""
     return f"interrupted at {next_block_text(plan, done)}; `{command}` goes on"
 

@@ -13,52 +13,48 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from typing_extensions import TypedDict
 
 from loadbook.core.errors import DataError
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import RESTORE_HINT, SCHEMA_VERSION, write_json
 from loadbook.study.model import Study
-from loadbook.study.plan import PlanRecord
+from loadbook.study.plan import Plan
 
 
-class _RecordedHost(TypedDict):
+class RecordedHost(BaseModel):
+    """One host of a run: its roles, the CPUs that it could use (None: all), the rate of its network link (Mbit/s)."""
+
+    model_config = ConfigDict(extra="allow")
+
     roles: list[str]
+    cpus: list[int] | None = None
+    link_mbit: float | None = None
 
 
-class RecordedHost(_RecordedHost, total=False):
-    """One host of a run: its roles, the CPUs that it could use, the rate of its network link (Mbit/s)."""
-
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-
-    cpus: list[int] | None
-    link_mbit: float
-
-
-class RecordedPrices(TypedDict, total=False):
+class RecordedPrices(BaseModel):
     """Prices per month, by host and by external role, in `currency`."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    model_config = ConfigDict(extra="allow")
 
-    currency: str
-    hosts: dict[str, float]
-    external: dict[str, float]
+    currency: str = ""
+    hosts: dict[str, float] = {}
+    external: dict[str, float] = {}
 
 
-class ImportSource(TypedDict, total=False):
+class ImportSource(BaseModel):
     """Origin of an imported run: names of the folder and of the file of conditions, time of the import.
 
     `timed` is true if the times of its trials are known, `times_given` if the file of conditions has them all; else
     they are those in the outputs.
     """
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    model_config = ConfigDict(extra="allow")
 
-    at: float
-    timed: bool
-    times_given: bool
-    folder: str
-    conditions: str
+    at: float = 0.0
+    timed: bool = False
+    times_given: bool = True
+    folder: str | None = None
+    conditions: str | None = None
 
 
 class RunRecord(BaseModel):
@@ -188,11 +184,11 @@ class ConditionChange(NamedTuple):
 class RunConditions:
     """Recorded conditions of a run, without its tables.
 
-    `plan` is plan.json with the changes in the ledger applied; `facts` maps names of files (``web-before``) to facts.
+    `plan` has the changes in the ledger applied; `facts` maps names of files (``web-before``) to facts.
     """
 
     study: Study
-    plan: PlanRecord
+    plan: Plan
     run_record: RunRecord
     facts: dict[str, dict[str, Any]]
 
@@ -240,11 +236,11 @@ def _run_conditions(record: RunConditions) -> dict[str, Any]:
     run = record.run_record
     return {
         "replay of": run.replay,
-        "imported from": (run.imported or {}).get("folder"),
+        "imported from": run.imported.folder if run.imported else None,
         "lab": run.lab_kind or None,
         "delay": run.delay,
-        "blocks": record.plan["blocks"],
-        "blocks added": record.plan.get("added") or None,
+        "blocks": record.plan.blocks,
+        "blocks added": record.plan.added or None,
     }
 
 
@@ -263,7 +259,7 @@ def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
 
 
 def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
-    older_arms, newer_arms = older.plan["treatments"], newer.plan["treatments"]
+    older_arms, newer_arms = older.plan.treatments, newer.plan.treatments
     for name in dict.fromkeys([*older_arms, *newer_arms]):
         if name in older_arms and name in newer_arms:
             old, new = _treatment_settings(older.study, name), _treatment_settings(newer.study, name)
@@ -293,7 +289,7 @@ def _host_by_role(run: RunRecord) -> dict[str, str]:
     """Return role ("web 2" for a role's second host) -> host of a run, in the order in which roles appear."""
     by_role: dict[str, list[str]] = {}
     for alias, host in run.hosts.items():
-        for role in host["roles"]:
+        for role in host.roles:
             by_role.setdefault(role, []).append(alias)
     return {
         role if number == 1 else f"{role} {number}": alias
@@ -307,7 +303,7 @@ def _host_changes(
 ) -> Iterator[ConditionChange]:
     older_run, newer_run = older.run_record, newer.run_record
     yield from _value_changes("host", {"host": older_host}, {"host": newer_host}, informative=("host",))
-    cpus = [run.hosts[host].get("cpus") for run, host in ((older_run, older_host), (newer_run, newer_host))]
+    cpus = [run.hosts[host].cpus for run, host in ((older_run, older_host), (newer_run, newer_host))]
     old_cpus, new_cpus = ({"CPUs in use": None if c is None else ", ".join(map(str, c))} for c in cpus)
     yield from _value_changes("host", old_cpus, new_cpus)
     yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from loadbook.core.errors import DataError, UsageError
+from loadbook.core.errors import DataError
 from loadbook.core.metrics import find_metric, get_metric
 from loadbook.store.atomic import atomic_path
 from loadbook.store.columns import COLUMNS
@@ -23,7 +23,7 @@ from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
 from loadbook.store.trial_record import SCHEMA_VERSION, SLICE_SERIES, read_json, sha256_file
 from loadbook.study.model import Study, TrialExecution
-from loadbook.study.plan import parse_study_spec
+from loadbook.study.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,14 +122,14 @@ class RunData(RunConditions):
     @property
     def tools(self) -> tuple[str, ...]:
         """Return the names of the load generators of this run, in the order of the plan."""
-        return self.study.tools_of(self.plan["treatments"])
+        return self.study.tools_of(self.plan.treatments)
 
     def hosts_of(self, treatment: str, role: str) -> list[str]:
         """Return the hosts on which a treatment runs a role's service, as in the hosts file; empty if it has none."""
         setting = self.study.setting(treatment, role)
         if setting.service is None:
             return []
-        return [alias for alias, host in self.run_record.hosts.items() if role in host["roles"]][: setting.hosts]
+        return [alias for alias, host in self.run_record.hosts.items() if role in host.roles][: setting.hosts]
 
     def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
         """Return one row per executed trial: trial, treatment, block, slot, status, valid, value.
@@ -149,8 +149,8 @@ class RunTables(Protocol):
         """Study of the run: question, treatments, margin."""
 
     @property
-    def plan(self) -> Mapping[str, Any]:
-        """Content of plan.json with added blocks; empty if there is no plan."""
+    def plan(self) -> Plan:
+        """Plan of the run, with the blocks added to it."""
 
     @property
     def run_record(self) -> RunRecord | None:
@@ -189,9 +189,9 @@ def execution_for(metric: str) -> TrialExecution | None:
     return "plain" if kind == "time" else None
 
 
-def execution_among_both(plan: Mapping[str, Any], metric: str) -> TrialExecution | None:
+def execution_among_both(plan: Plan, metric: str) -> TrialExecution | None:
     """Return the execution of the trials that tell a metric, if the run has interleaved and plain ones; else None."""
-    return execution_for(metric) if plan.get("latency_blocks") else None
+    return execution_for(metric) if plan.latency_blocks else None
 
 
 def compared_execution(data: RunConditions, metric: str) -> TrialExecution:
@@ -309,26 +309,16 @@ def with_number_levels(trials: pd.DataFrame) -> pd.DataFrame:
 def read_run_conditions(paths: RunPaths) -> RunConditions:
     """Read the recorded conditions of a run, without its tables.
 
-    DataError: a file of the record is missing or torn. UsageError: this version of loadbook cannot read its study.
+    DataError: a file of the record is missing, torn, or not readable by this version of loadbook.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
-    return RunConditions(_recorded_study(paths), read_current_plan(paths), read_run_record(paths), facts)
-
-
-def _recorded_study(paths: RunPaths) -> Study:
-    """Return the study from plan.json, which contains it completely, as it was when the run was planned."""
-    recorded = read_current_plan(paths).get("study_spec")
-    if recorded is None:
-        raise DataError(f"{paths.plan_json} holds no study_spec", "the plan was made by another version of loadbook")
-    try:
-        return parse_study_spec(recorded)
-    except ValueError as error:
-        raise UsageError(f"{paths.plan_json}: the study in it cannot be read: {error}") from error
+    plan = read_current_plan(paths)
+    return RunConditions(plan.study, plan, read_run_record(paths), facts)
 
 
 def treatments_of(data: RunTables) -> list[str]:
     """Return the treatments of the run in the order of its subset or, without a plan, of the study file."""
-    planned = data.plan.get("treatments")
+    planned = data.plan.treatments
     names = planned or set(data.trials["treatment"])
     return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
 
@@ -363,7 +353,7 @@ def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> R
     return replace(
         data,
         study=study.model_copy(update={"treatments": specs, "published": published} | changes),
-        plan=data.plan | {"treatments": kept_names},
+        plan=replace(data.plan, treatments=tuple(kept_names)),
         trials=trials,
         measurements=_rows_of_trials(data.measurements, trials),
         samples=_rows_of_trials(data.samples, trials),

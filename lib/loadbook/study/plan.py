@@ -60,11 +60,8 @@ def plain_instead(reason: str) -> str:
 class PlanRecord(TypedDict):
     """Content of plan.json.
 
-    `execution_chosen` is recorded if the study left the execution to loadbook, `plain_because` if it is plain although
-    the study allows or asks for interleaved blocks; a reason found after the plan was made is recorded in the ledger.
-    `added`, the number of blocks beyond those of the study, is recorded only there, except for imports.
-    `latency_blocks` is the number of plain blocks before the interleaved ones; `blocks` does not count them. `left_out`
-    is recorded of a smoke variant with fewer treatments than its study.
+    Keys that may be missing are recorded if they differ from the defaults of `Plan`. What changed after the plan was
+    made (added blocks, a reason for plain trials) is recorded in the ledger; imports alone record `added` here.
     """
 
     study: str
@@ -90,7 +87,8 @@ class Plan:
     `execution_chosen` tells whether loadbook chose it, and `plain_because` is the reason why trials are plain although
     the study allows or asks for interleaved blocks. `latency_blocks` is the number of plain blocks before the
     interleaved ones; `blocks` does not count them, and the numbers of the interleaved blocks follow theirs. `left_out`
-    are the treatments of a study that its smoke variant leaves out.
+    are the treatments of a study that its smoke variant leaves out. `added` is the number of blocks added beyond the
+    study's stopping rule; if there are any, the run is exploratory.
     """
 
     study: Study
@@ -103,6 +101,7 @@ class Plan:
     execution_chosen: bool = False
     latency_blocks: int = 0
     left_out: tuple[str, ...] = ()
+    added: int = 0
 
     @property
     def interleaved(self) -> bool:
@@ -179,6 +178,8 @@ class Plan:
             record["latency_blocks"] = self.latency_blocks
         if self.left_out:
             record["left_out"] = list(self.left_out)
+        if self.added:
+            record["added"] = self.added
         return record
 
 
@@ -251,12 +252,14 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
     try:
         study = parse_study_spec(raw["study_spec"])
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
-        treatments, reason = tuple(raw["treatments"]), raw.get("plain_because")
-        chosen, latency_blocks = raw.get("execution_chosen", False), raw.get("latency_blocks", 0)
-        plan = Plan(
-            study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason, chosen, latency_blocks
-        )
-        return replace(plan, left_out=tuple(raw.get("left_out", ())))
+        return Plan(
+            study, raw["subset"], raw["seed"], raw["blocks"], tuple(raw["treatments"]), trials,
+            plain_because=raw.get("plain_because"),
+            execution_chosen=raw.get("execution_chosen", False),
+            latency_blocks=raw.get("latency_blocks", 0),
+            left_out=tuple(raw.get("left_out", ())),
+            added=raw.get("added", 0),
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{source} is not a plan: {error}",

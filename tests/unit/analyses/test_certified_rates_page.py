@@ -94,7 +94,7 @@ def test_runs_that_are_not_complete_certify_nothing(page: CertifiedRatesPage) ->
 
 def test_blocks_that_were_added_after_a_look_do_not_count(page: CertifiedRatesPage) -> None:
     data = page.data
-    added = replace(data, plan=data.plan | {"added": 20})
+    added = replace(data, plan=replace(data.plan, added=20))
     answer = CertifiedRatesPage(added).answer_summary()
     assert answer.headline.startswith("No rate is certified")
     assert "they do not count here" in answer.support and "of 26" in answer.support

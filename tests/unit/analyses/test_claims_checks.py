@@ -432,7 +432,7 @@ def test_claims_are_not_checked_between_planned_looks():
     more = claim("more-errors", "often", "base")
     study = study_of(ERRORS, more, stopping={"rule": "looks", "looks": [10, 20]}, blocks=20)
     run = run_of(study, ERRORS, only=("base", "often"), blocks=12)
-    run = Run(study, run.trials, run.measurements, run.plan | {"blocks": 20})
+    run = Run(study, run.trials, run.measurements, replace(run.plan, blocks=20))
     (one,) = check_claims(study, run)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence.startswith("Not yet a planned look")

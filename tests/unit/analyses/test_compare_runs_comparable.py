@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,9 +32,10 @@ class Maker:
         spec = self.record.study.model_dump(mode="json", by_alias=True)
         if study:
             study(spec)
-        plan = copy.deepcopy(self.record.plan)
         told = changed_record(self.record.run_record, run=run, **run_json)
-        return RunConditions(Study.model_validate_json(json.dumps(spec)), plan, told, copy.deepcopy(self.record.facts))
+        return RunConditions(
+            Study.model_validate_json(json.dumps(spec)), self.record.plan, told, copy.deepcopy(self.record.facts)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_runs_of_plain_and_interleaved_trials_are_refused(make: Maker) -> None:
 
 def test_latencies_of_plain_blocks_are_comparable_with_those_of_a_plain_run(make: Maker) -> None:
     plain, mixed = make.run("a"), make.run("b", lambda spec: spec.update(execution="interleaved"))
-    mixed.plan["latency_blocks"] = 6
+    mixed = replace(mixed, plan=replace(mixed.plan, latency_blocks=6))
     compute.check_comparable(plain, mixed, metric="latency p99")
     assert refused(plain, mixed).startswith("run a has plain trials, run b has interleaved ones: ")
 
@@ -99,7 +100,7 @@ def test_runs_with_different_metrics_need_a_metric_chosen_by_the_user(make: Make
 
 def test_runs_without_common_treatments_are_refused(make: Maker) -> None:
     older, newer = make.run("a"), make.run("b")
-    newer.plan["treatments"] = ["p1", "epoll"]
+    newer = replace(newer, plan=replace(newer.plan, treatments=("p1", "epoll")))
     assert "no treatment in common" in refused(older, newer)
 
 
@@ -128,7 +129,7 @@ def test_runs_with_changed_common_setup_are_compared_with_a_doubt(make: Maker) -
 def test_compare_runs_doubts_state_which_run_they_concern(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
-    newer.plan["added"] = 3
+    newer = replace(newer, plan=replace(newer.plan, added=3))
     told = [f"{title}: {text}" for title, text in compute.comparison_caveats(older, newer, [])]
     assert told[0].startswith("The older run was imported: ")
     assert told[1] == "The newer run is a replay: of run x: nothing was measured anew"

@@ -27,7 +27,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exploratory(data):
-    return EffectsPage(replace(data, plan=data.plan | {"added": 4}))
+    return EffectsPage(replace(data, plan=replace(data.plan, added=4)))
 
 
 def test_added_blocks_mark_every_verdict_as_exploratory(data, exploratory, tmp_path):

@@ -66,7 +66,7 @@ def faster(page, check, times):
 
 
 def test_headline_of_every_page_is_exploratory_after_added_blocks(page):
-    found = anew(page, plan=page.data.plan | {"added": 2})
+    found = anew(page, plan=replace(page.data.plan, added=2))
     assert found.answer().text.startswith("Exploratory: ")
     verdict = found.summary()["verdict"]
     assert verdict["sentence"].startswith("Exploratory: ") and verdict["word"].startswith("exploratory: ")

@@ -15,7 +15,7 @@ from effort import examples
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
-from run_records import make_run_record
+from run_records import make_run_record, plan_of
 
 A, KNEE = 1 / 2000, 65_536
 TIER_SIZES = (128, 8192, 32_768, 65_536, 262_144, 524_288)
@@ -167,14 +167,14 @@ def test_page_size_analysis_of_a_subset_ignores_factors_with_one_level() -> None
     part = [name for name in study.treatments if name.endswith("-large-2")]
     run = sized_run(study)
     run.trials = run.trials[run.trials["treatment"].isin(part)].reset_index(drop=True)
-    found = analyse_page_sizes(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")  # type: ignore[arg-type]
+    found = analyse_page_sizes(replace(run, plan=plan_of(treatments=tuple(part), blocks=5)), "ok_per_s")  # type: ignore[arg-type]
     assert (found.tiers, found.errors, list(found.curves)) == (None, {}, ["all arms"])
 
 
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
 def test_page_size_attributes_a_shared_full_core_by_process_cpu(balancer: float, web: float, letter: str) -> None:
     run = sized_run(sized_study(FOUR, ("large",), (2,), blocks=5), watched=False)
-    one_core = {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}
+    one_core = {n: h.model_copy(update={"cpus": [min((h.cpus or [1])[0], 1)]}) for n, h in HOSTS.items()}
     run.run_record = make_run_record(lab=True, hosts=one_core)
     rows = [
         {"trial": trial, "host": host, "role": "", "t_s": t, "unit": "1", "metric": metric, "item": item, "value": v}

@@ -72,11 +72,11 @@ def test_worker_process_adds_blocks_once_despite_interruptions(layout):
     recorder = MessageRecorder()
     assert worker.measure(layout, job(more=1, blocks=None), recorder) == run
     assert recorder.messages[0] == {"kind": "adding", "run": run, "blocks_after": 2}
-    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
+    assert read_current_plan(layout.run(STUDY, run)).blocks == 2
     recorder = MessageRecorder()
     assert worker.measure(layout, job(more=1, blocks=None, run=run, blocks_after=2), recorder) == run
     assert len(recorder.messages) == 1
-    assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
+    assert read_current_plan(layout.run(STUDY, run)).blocks == 2
 
 
 @pytest.mark.parametrize("error", [HostError("web", "gone", "look"), OSError("odd"), ValueError("torn")])

@@ -18,6 +18,7 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.report.html import write_summary
 from loadbook.report.page import scope_parts
 from loadbook.store.ledger import read_ledger
+from loadbook.store.run_record import RecordedHost
 from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import read_json, read_trial, write_json
 from recorded_run import STUDY, copy_recorded_run, run_of
@@ -214,9 +215,9 @@ def test_lab_with_unused_hosts_gets_a_hint():
     roles = {"driver": ["driver"], "web": ["web"], "web-2": ["web"], "balancer": ["balancer"]}
     study = SimpleNamespace(roles=dict.fromkeys(("driver", "balancer", "web")))
     testbed = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="loopback", plan=SimpleNamespace(study=study))
-    before = {alias: {"roles": roles[alias]} for alias in ("driver", "web")}
+    before = {alias: RecordedHost(roles=roles[alias]) for alias in ("driver", "web")}
     assert _how_to_restore_hosts(testbed, before).endswith(": loadbook lab up --roles balancer=0,web=1")  # type: ignore[arg-type]
-    assert _how_to_restore_hosts(testbed, {alias: {"roles": own} for alias, own in roles.items()}).startswith(  # type: ignore[arg-type]
+    assert _how_to_restore_hosts(testbed, {alias: RecordedHost(roles=own) for alias, own in roles.items()}).startswith(  # type: ignore[arg-type]
         "give the hosts file"
     )
 
@@ -229,7 +230,7 @@ def test_hosts_that_are_no_lab_are_given_again_by_their_hosts_file():
     study = SimpleNamespace(roles=dict.fromkeys(("driver", "web")))
     roles = {"driver": ["driver"], "web": ["web"], "web-2": ["web"]}
     testbed = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="", plan=SimpleNamespace(study=study))
-    hint = _how_to_restore_hosts(testbed, {"web": {"roles": ["web"]}})  # type: ignore[arg-type]
+    hint = _how_to_restore_hosts(testbed, {"web": RecordedHost(roles=["web"])})  # type: ignore[arg-type]
     assert hint == "give the hosts file that it was begun with"
 
 
@@ -241,13 +242,14 @@ def test_resumed_run_names_each_host_that_is_not_as_it_was(tmp_path, monkeypatch
     from loadbook.store.run_record import write_run_record
     from run_records import make_run_record
 
-    before = {"gone": {"roles": ["web"]}, "web": {"roles": ["web"], "link_mbit": 100}, "same": {"roles": ["driver"]}}
-    now = {"new": {"roles": ["web"]}, "web": {"roles": ["web", "app"], "cpus": [1, 2]}, "same": {"roles": ["driver"]}}
+    web, same = RecordedHost(roles=["web"]), RecordedHost(roles=["driver"])
+    before = {"gone": web, "web": RecordedHost(roles=["web"], link_mbit=100), "same": same}
+    now = {"new": web, "web": RecordedHost(roles=["web", "app"], cpus=[1, 2]), "same": same}
     write_run_record(RunPaths(tmp_path, tmp_path), make_run_record(hosts=before, replay="20261119-1"))
     monkeypatch.setattr(session, "hosts_record", lambda testbed: now)
     study = SimpleNamespace(roles={}, name="s")
     testbed = SimpleNamespace(
-        run="r1", lab="", replayed_run="20261119-1", hosts=now, roles_of=lambda alias: now[alias]["roles"],
+        run="r1", lab="", replayed_run="20261119-1", hosts=now, roles_of=lambda alias: now[alias].roles,
         plan=SimpleNamespace(study=study),
     )  # fmt: skip
     with pytest.raises(UsageError, match="run r1 cannot go on with these hosts") as refused:

@@ -78,7 +78,7 @@ def test_import_writes_a_complete_run_that_passes_verification(layout, tmp_path)
     assert {s.status for s in trial_states(read_ledger(data.paths.ledger)).values()} == {"ok"}
     checked = verify_run(data.paths)
     assert (checked.attempts, checked.findings, checked.uncovered) == (18, [], [])
-    assert (data.run_record.provenance, data.run_record.seed, data.plan["seed"]) == ("imported", None, None)
+    assert (data.run_record.provenance, data.run_record.seed, data.plan.seed) == ("imported", None, None)
     assert data.run_record.ended - data.run_record.started == 54
     raw = (BY_HAND / "plain-1.txt").read_bytes()
     known = {(m.metric, m.statistic): m.value for m in base.load_tool("wrk").parse(ToolOutput(raw)).measurements}
@@ -337,7 +337,7 @@ def test_import_run_ends_with_the_output_that_ended_last(layout, tmp_path):
         record = read_run_record(layout.run(made.name, write_import(layout, made)))
         assert record.imported is not None
         ends.append(record.ended)
-        timed.append(record.imported["timed"])
+        timed.append(record.imported.timed)
         said[1]["started"] = ""
     assert (ends, timed) == ([1_700_005_000, None], [True, False])
 
@@ -354,7 +354,7 @@ def test_import_marks_missing_trials_of_a_block_as_not_executed(layout, tmp_path
     with pytest.raises(UsageError, match=r"line 17: block '6' has no row of tcp_nopush on: .* say --incomplete"):
         imported(layout, there)
     data = imported(layout, there, incomplete=True)
-    assert len(data.plan["trials"]) == 18 and len(data.trials) == 17
+    assert len(data.plan.trials) == 18 and len(data.trials) == 17
     assert problems(data, "note") == {("not-executed", "t0018")}
 
 
@@ -474,7 +474,7 @@ def test_order_of_imported_outputs_is_by_their_own_times_if_the_rows_give_none(l
     assert list(data.trials["treatment"]) == ["b", "plain"]
     assert list(data.trials["started"]) == [FIRST_MS / 1000, FIRST_MS / 1000 + 60]
     source = data.run_record.imported
-    assert (source["timed"], source["times_given"]) == (True, False)
+    assert (source.timed, source.times_given) == (True, False)
     assert "by the times in the outputs" in dict(provenance_pairs(data))["run"]
 
 
@@ -483,7 +483,7 @@ def test_times_in_rows_are_preferred_to_those_in_outputs(layout, tmp_path):
     write(there, [row | {"started": 1_700_000_000 + k} for k, row in enumerate(rows(there))])
     data = imported(layout, there)
     assert list(data.trials["treatment"]) == ["plain", "b"]
-    assert data.run_record.imported["times_given"]
+    assert data.run_record.imported.times_given
     assert "by conditions.csv" in dict(provenance_pairs(data))["run"]
 
 
@@ -540,10 +540,10 @@ def test_blocks_added_to_those_of_an_earlier_import_make_the_run_exploratory(lay
     last = max(int(row["block"]) for row in every)
     write(there, [row for row in every if int(row["block"]) < last])
     first = imported(layout, there)
-    assert "added" not in first.plan and "EXPLORATORY" not in scope_text(first)
+    assert first.plan.added == 0 and "EXPLORATORY" not in scope_text(first)
     write(there, every)
     more = imported(layout, there)
-    assert more.plan["added"] == 1
+    assert more.plan.added == 1
     assert "EXPLORATORY: 1 block differs from an earlier import" in scope_text(more)
     assert {row.verdict.comparison.added_blocks for row in analyse(more).rows if row.verdict} == {1}
     write(there, [row | {"block": str(int(row["block"]) + 10)} for row in every])

@@ -75,7 +75,7 @@ def test_resources_of_the_hosts_merge_to_trials(run):
     traces = run.traces[(run.traces["host"] == "web") & (run.traces["metric"] == "cpu_busy")]
     traces = traces[traces["trial"] == cpus["trial"].iloc[3]]
     traces = traces[traces["t_s"].between(0, measured_windows_s(run.data)[cpus["trial"].iloc[3]])]
-    own = {f"cpu{n}" for n in run.data.run_record.hosts["web"]["cpus"]}
+    own = {f"cpu{n}" for n in run.data.run_record.hosts["web"].cpus}
     by_time = traces[traces["item"].isin(list(own))].groupby("t_s")["value"].sum()
     assert cpus["mean"].iloc[3] == pytest.approx(by_time.mean()) and cpus["max"].iloc[3] == by_time.max()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from loadbook.report.figures.tracks import host_name, numbered
+from loadbook.report.figures.tracks import host_names
+from loadbook.store.run_record import RecordedHost
 
 
 def test_figure_labels_distinguish_several_drivers():
-    hosts = {a: {"roles": r.split()} for a, r in [("a", "driver"), ("w", "web"), ("b", "driver"), ("c", "driver")]}
-    assert [host_name(host, alias) for alias, host in numbered(hosts).items()] == [
-        "first driver", "web", "second driver", "third driver",
-    ]  # fmt: skip
-    assert numbered({"w": hosts["w"], "a": hosts["a"]}) == {"w": hosts["w"], "a": hosts["a"]}
-    many = {str(k): {"roles": ["driver"]} for k in range(9)}
-    assert host_name(numbered(many)["8"], "8") == "9th driver"
+    driver, web = RecordedHost(roles=["driver"]), RecordedHost(roles=["web"])
+    assert host_names({"a": driver, "w": web, "b": driver, "c": driver}) == {
+        "a": "first driver", "w": "web", "b": "second driver", "c": "third driver",
+    }  # fmt: skip
+    assert host_names({"w": web, "a": driver}) == {"w": "web", "a": "driver"}
+    assert host_names({str(k): driver for k in range(9)})["8"] == "9th driver"
+    assert host_names({"spare": RecordedHost(roles=[])}) == {"spare": "spare"}

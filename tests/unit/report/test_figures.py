@@ -27,6 +27,7 @@ from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
+from loadbook.store.run_record import RecordedHost
 from mock_analysis import CASES, Mock, judged, mock
 
 
@@ -361,7 +362,7 @@ def test_host_metrics_figure_distinguishes_an_invalid_block_from_missing_monitor
 
 def test_host_metrics_figure_names_a_saturated_driver():
     m = mock("plain")
-    swapped = {"gen": {"roles": ["web"], "cpus": [0]}, "www": {"roles": ["driver"], "cpus": None}}
+    swapped = {"gen": RecordedHost(roles=["web"], cpus=[0]), "www": RecordedHost(roles=["driver"])}
     assert "the tool" in host_metrics(m, hosts=swapped).caption
 
 
@@ -396,7 +397,7 @@ def test_host_metrics_figure_begins_with_the_response_rate():
 
 def test_host_metrics_figure_reports_a_briefly_saturated_driver():
     m = mock("plain")
-    driver = next(alias for alias, host in m.hosts.items() if "driver" in host["roles"])
+    driver = next(alias for alias, host in m.hosts.items() if "driver" in host.roles)
     mine = m.traces["trial"].isin(m.trials.loc[m.trials["block"] == 6, "trial"])
     cores = m.traces[mine & (m.traces["host"] == driver) & (m.traces["metric"] == "cpu_busy") & (m.traces["t_s"] > 0)]
     full = m.traces.copy()
@@ -406,7 +407,7 @@ def test_host_metrics_figure_reports_a_briefly_saturated_driver():
 
 def test_host_metrics_figure_says_that_others_used_the_full_driver():
     m = mock("plain")
-    driver = next(alias for alias, host in m.hosts.items() if "driver" in host["roles"])
+    driver = next(alias for alias, host in m.hosts.items() if "driver" in host.roles)
     full = m.traces.copy()
     full.loc[(full["host"] == driver) & (full["metric"] == "cpu_busy"), "value"] = 1.0
     trials = m.trials.loc[m.trials["block"] == 6, "trial"]
@@ -418,7 +419,7 @@ def test_host_metrics_figure_says_that_others_used_the_full_driver():
 def test_cores_figure_shows_allowed_cores_and_each_process():
     m = mock("plain")
     drawn = CoresFigure(m.traces, m.trials, m.hosts, m.labels, "gen").draw()
-    assert len(drawn.axes) == len(m.hosts["gen"]["cpus"] or "01")
+    assert len(drawn.axes) == len(m.hosts["gen"].cpus or "01")
     busy = m.traces[(m.traces["metric"] == "cpu_busy") & (m.traces["item"] == "cpu1") & (m.traces["host"] == "www")]
     shares = {"web:7": 1.0, "web:8": 0.3}
     own = [busy.assign(metric="process_cpu", item=item, value=busy["value"] * share) for item, share in shares.items()]

@@ -11,6 +11,7 @@ from loadbook.report import palette
 from loadbook.report.figures.axes import line_colours
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure
 from loadbook.report.figures.tracks import TrialSpan, rate_track, slice_rates
+from loadbook.store.run_record import RecordedHost
 from loadbook.store.tables import load_run
 from mock_project import Arm, make_project
 
@@ -76,7 +77,7 @@ def test_treatments_that_share_a_window_have_lines_and_names_in_colours_of_their
     )  # fmt: skip
     cpu = {"host": "d", "metric": "cpu_busy", "source": "proc", "item": "", "unit": "1", "value": 0.5}
     traces = pd.DataFrame([cpu | {"trial": t, "t_s": float(s)} for t in "ab" for s in range(5)])
-    labels, hosts = {"a": "with log", "b": "without"}, {"d": {"roles": ["driver"], "cpus": None}}
+    labels, hosts = {"a": "with log", "b": "without"}, {"d": RecordedHost(roles=["driver"])}
     figure = HostMetricsFigure(
         traces, trials, hosts, labels, windows={"a": 4.0, "b": 4.0}, rates={"a": 10.0, "b": 12.0}, samples=samples,
         baseline="a",

@@ -51,7 +51,7 @@ def project(tmp_path):
 def page_of(project, *names, treatments=("as-is", "aa", "tuned")):
     data = load_run(project, "limit")
     kept = data.trials["treatment"].isin(treatments)
-    data = replace(data, trials=data.trials[kept], plan=data.plan | {"treatments": list(treatments)})
+    data = replace(data, trials=data.trials[kept], plan=replace(data.plan, treatments=tuple(treatments)))
     return EffectsPage(refused(data, names))
 
 

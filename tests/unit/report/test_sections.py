@@ -24,9 +24,10 @@ from loadbook.report.sections import (
     trial_table,
 )
 from loadbook.store.paths import Layout
+from loadbook.store.run_record import ImportSource
 from loadbook.store.tables import load_run
 from recorded_run import INTERLEAVED_FIXTURE, STUDY, ingested_run
-from run_records import make_run_record
+from run_records import make_run_record, plan_of
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,9 @@ def test_changed_file_of_a_trial_is_named_where_a_page_says_where_it_comes_from(
 def test_provenance_of_an_imported_run_says_from_where_and_when(tmp_path, timed: bool) -> None:
     layout = ingested_run(tmp_path)
     data: Any = load_run(layout, STUDY, layout.resolve_run(STUDY))
-    source = {"at": 1.7e9, "folder": "old", "conditions": "notes", "timed": timed, "format": "x"}
+    source = ImportSource.model_validate(
+        {"at": 1.7e9, "folder": "old", "conditions": "notes", "timed": timed, "format": "x"}
+    )
     record = data.run_record.model_copy(update={"imported": source})
     shown = SimpleNamespace(**{name: getattr(data, name) for name in ("study", "run", "plan", "paths", "trials")})
     shown.run_record = record
@@ -100,7 +103,7 @@ def run_of_two_drivers() -> Any:
     measured = [*rows, ("t1", "*", "ttfb", "p50", 1.0), ("t2", "*", "ttfb", "p50", 1.0)]
     names = ["trial", "driver", "metric", "statistic", "value"]
     return SimpleNamespace(
-        trials=trials.assign(drivers=[1, 2, 2]), plan={"treatments": ["a", "b"]},
+        trials=trials.assign(drivers=[1, 2, 2]), plan=plan_of(treatments=("a", "b")),
         measurements=pd.DataFrame(measured, columns=names),
         values=lambda metric: pd.DataFrame({"value": [0.001, None, 0.004]}),
     )  # fmt: skip
@@ -126,7 +129,7 @@ def test_table_of_trials_names_the_rules_that_a_trial_broke(tmp_path) -> None:
     first, second = data.trials.sort_values("slot").index[:2]
     data.trials["gates"] = [["driver_cpu"] if index == first else [] for index in data.trials.index]
     data.trials.loc[second, "duration_s"] = 2.26
-    table = trial_table(data, "ok_per_s", {name: name.upper() for name in data.plan["treatments"]})
+    table = trial_table(data, "ok_per_s", {name: name.upper() for name in data.plan.treatments})
     rows = [dict(zip([column.header for column in table.columns], row, strict=True)) for row in table.rows]
     assert [row["Validity"] for row in rows[:2]] == [rule_title("driver_cpu"), "–"]
     assert rows[1]["Took, s"] == "2.3" and rows[1]["Treatment"] == data.trials.loc[second, "treatment"].upper()

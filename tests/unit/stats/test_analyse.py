@@ -27,6 +27,8 @@ from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
+from run_records import plan_of
 from trial_frames import comparison
 
 ARMS = {
@@ -45,7 +47,7 @@ class Run:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
-    plan: dict = field(default_factory=dict)
+    plan: Plan = field(default_factory=plan_of)
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
     run_record: RunRecord | None = None
@@ -223,7 +225,7 @@ ALIEN = "another server answered on web1:18083; free the port, or set service_po
 
 def test_run_whose_blocks_are_incomplete_says_why_in_both_arms_what_to_do_and_how_many_blocks_more() -> None:
     run = make_run({"base": {}, "fast": {"effect": 0.06}}, blocks=10)
-    run.plan = {"treatments": ["base", "fast"], "blocks": 10}
+    run.plan = plan_of(treatments=("base", "fast"), blocks=10)
     blocks, is_fast = run.trials["block"], run.trials["treatment"] == "fast"
     bad = (is_fast & blocks.isin([1, 2])) | (~is_fast & (blocks == 3))
     run.trials["valid"] = ~bad
@@ -266,11 +268,11 @@ def test_analysis_does_not_name_doubts_as_cause_of_exclusion() -> None:
 
 def test_planned_blocks_that_did_not_run_count_as_incomplete() -> None:
     run = make_run(blocks=8)
-    run.plan = {"treatments": list(ARMS), "blocks": 12}
+    run.plan = plan_of(treatments=tuple(ARMS), blocks=12)
     row = analyse(run).row("fast")
     assert row.verdict.kind == "invalid"
     assert row.verdict.reason == "4 of 12 blocks are incomplete, more than 20\u00a0% (4 were not run)"
-    run.plan["blocks"] = 10
+    run.plan = replace(run.plan, blocks=10)
     assert analyse(run).row("fast").verdict.kind == "better"
 
 
@@ -360,7 +362,7 @@ def test_trend_of_the_rate_forbids_a_comparison_only_if_it_is_known_of_both_arms
 
 def test_planned_treatment_without_trials_has_a_row_in_the_analysis() -> None:
     run = make_run()
-    run.plan = {"treatments": list(ARMS), "blocks": 15}
+    run.plan = plan_of(treatments=tuple(ARMS), blocks=15)
     run.trials = run.trials[run.trials["treatment"] != "even"]
     row = analyse(run).row("even")
     assert (row.trials, row.median, row.verdict.kind) == (0, None, "invalid")
@@ -370,7 +372,7 @@ def test_planned_treatment_without_trials_has_a_row_in_the_analysis() -> None:
 def test_analysis_of_a_run_without_trials_is_empty() -> None:
     run = make_run()
     run.trials, run.measurements = run.trials.iloc[:0], run.measurements.iloc[:0]
-    run.plan = {"treatments": list(ARMS), "blocks": 12}
+    run.plan = plan_of(treatments=tuple(ARMS), blocks=12)
     found = analyse(run)
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert row_texts(found.row("base")).level == "–"

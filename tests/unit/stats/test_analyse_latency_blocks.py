@@ -9,6 +9,7 @@ from test_analyse import Run, make_run
 from loadbook.stats.analyse import analyse
 from loadbook.stats.text import verdict_phrase
 from loadbook.store.tables import trial_values
+from run_records import plan_of
 
 ARMS = {"base": {}, "fast": {"effect": 0.06}, "again": {"check": "aa", "same_as": "base"}}
 LATENCY_BLOCKS, BLOCKS = 6, 12
@@ -23,7 +24,7 @@ def mixed_run(**study: object) -> Run:
     is_rate, is_latency = (run.measurements["metric"] == name for name in ("ok_per_s", "latency"))
     run.measurements.loc[of_plain & is_rate, "value"] /= 3
     run.measurements.loc[~of_plain & is_latency, "value"] *= 100  # as if pauses were counted
-    run.plan = {"blocks": BLOCKS, "latency_blocks": LATENCY_BLOCKS}
+    run.plan = plan_of(blocks=BLOCKS, latency_blocks=LATENCY_BLOCKS)
     return run
 
 

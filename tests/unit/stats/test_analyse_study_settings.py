@@ -17,6 +17,7 @@ from loadbook.stats.headline import headline, supporting_text
 from loadbook.stats.results import Comparison
 from loadbook.stats.text import row_phrase
 from loadbook.study.reader import find_study, read_study
+from run_records import plan_of
 
 STUDIES = Path(__file__).parents[3] / "studies"
 CHECKS = {name: ARMS[name] for name in ("again", "log")}
@@ -41,7 +42,7 @@ def test_adjacent_comparisons_keep_study_order_and_name_the_previous_treatment()
 
 def test_adjacent_comparisons_follow_the_order_of_planned_treatments() -> None:
     run = make_run(LADDER, contrasts="adjacent")
-    run.plan = {"treatments": ["base", "three", "one", "again"], "blocks": 12}
+    run.plan = plan_of(treatments=("base", "three", "one", "again"), blocks=12)
     assert [(r.treatment, r.reference_label) for r in analyse(run).of_kind("treatment")] == [
         ("three", "base"),
         ("one", "three"),

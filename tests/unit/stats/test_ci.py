@@ -13,7 +13,7 @@ from build_gate import CASES, NOTHING, kept, outcomes
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import CiResult, assess_run, policy_text, unacceptable_verdicts
 from loadbook.study.limits import CiLimits, CiPolicy
-from run_records import make_run_record
+from run_records import make_run_record, plan_of
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_ci_does_not_pass_a_treatment_that_did_not_run(judged) -> None:
 
 def test_ci_does_not_pass_an_unfinished_run(usual) -> None:
     run, analysis = usual
-    run = replace(run, plan={"trials": [None] * 90})
+    run = replace(run, plan=plan_of(trials=(None,) * 90))
     run.run_record = make_run_record(ended=None)
     found = assess_run(CiPolicy(undecided="pass", only=("even",)), analysis, run)
     assert found.exit_code == 4

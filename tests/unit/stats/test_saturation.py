@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.stats.saturation import COLUMNS, CpuAllowance, bottleneck_by_treatment, finest_source_only, saturation
+from loadbook.store.run_record import RecordedHost
 
 HOSTS = {
-    "load": {"roles": ["driver"], "cpus": [0]},
-    "edge": {"roles": ["balancer"], "cpus": [2, 3]},
-    "web1": {"roles": ["web"], "cpus": None, "link_mbit": 1000.0},
+    "load": RecordedHost(roles=["driver"], cpus=[0]),
+    "edge": RecordedHost(roles=["balancer"], cpus=[2, 3]),
+    "web1": RecordedHost(roles=["web"], link_mbit=1000.0),
 }
 
 
 def rows(trial: str, host: str, metric: str, item: str, values: list[float], source: str = "sampler") -> list[dict]:
-    keys = {"study": "s", "run": "r", "trial": trial, "host": host, "role": HOSTS[host]["roles"][0]}
+    keys = {"study": "s", "run": "r", "trial": trial, "host": host, "role": HOSTS[host].roles[0]}
     return [
         keys | {"t_s": (n + 1) * 0.25, "metric": metric, "item": item, "value": v, "unit": "1", "source": source}
         for n, v in enumerate(values)

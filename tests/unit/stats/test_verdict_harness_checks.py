@@ -17,6 +17,7 @@ from loadbook.stats.headline import aa_sentence, control_sentence, headline, neu
 from loadbook.stats.text import resolution_text, verdict_phrase
 from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, limit_to_resolution
 from loadbook.study.limits import CiPolicy
+from run_records import plan_of
 from trial_frames import verdict
 
 NOISY_AA = ARMS | {"again": ARMS["again"] | {"sd": 0.2}}
@@ -186,7 +187,7 @@ def test_aa_study_with_too_few_blocks_says_that_nothing_was_compared(blocks: int
 
 def test_unfinished_aa_study_says_that_nothing_was_compared() -> None:
     run = make_run(AA_ONLY, blocks=6)
-    run.plan = {"treatments": list(AA_ONLY), "blocks": 20}
+    run.plan = plan_of(treatments=tuple(AA_ONLY), blocks=20)
     text = headline(analyse(run))
     assert text.startswith("Nothing was compared: 14 of 20 blocks are incomplete, more than 20\u00a0% (14 were not run")
 

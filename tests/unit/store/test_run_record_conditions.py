@@ -116,8 +116,8 @@ def test_changed_treatments_are_reported(recorded: RunConditions) -> None:
     spec = recorded.study.model_dump(mode="json", by_alias=True)
     spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
     study = type(recorded.study).model_validate_json(_json(spec))
-    arms = [*recorded.plan["treatments"][:-1], "nodelay"]
-    changes = condition_changes(recorded, replace(recorded, study=study, plan=recorded.plan | {"treatments": arms}))
+    plan = replace(recorded.plan, treatments=(*recorded.plan.treatments[:-1], "nodelay"))
+    changes = condition_changes(recorded, replace(recorded, study=study, plan=plan))
     assert {(c.name, c.before, c.after) for c in changes} == {
         ("auto-nopush: tcp_nopush", "on", None),
         ("auto-nopush: tcp_nodelay", None, "off"),

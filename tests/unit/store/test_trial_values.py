@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from loadbook.store.tables import execution_among_both, execution_for, trial_values
+from run_records import plan_of
 
 TRIALS = pd.DataFrame(
     [
@@ -64,5 +65,5 @@ def test_rates_are_of_interleaved_trials_and_times_of_plain_ones() -> None:
 )  # fmt: skip
 def test_execution_of_the_trials_that_tell_a_metric(metric: str, execution: str | None) -> None:
     assert execution_for(metric) == execution
-    assert execution_among_both({"latency_blocks": 2}, metric) == execution
-    assert execution_among_both({"latency_blocks": 0}, metric) is None
+    assert execution_among_both(plan_of(latency_blocks=2), metric) == execution
+    assert execution_among_both(plan_of(latency_blocks=0), metric) is None

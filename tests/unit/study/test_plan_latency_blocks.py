@@ -59,19 +59,19 @@ def test_added_blocks_are_interleaved_and_follow_the_others() -> None:
     assert [trial.block for trial in added] == [7, 7, 8, 8]
     assert [trial.slot for trial in added] == [13, 14, 15, 16]
     entry = {"event": "blocks-added", "blocks": 6, "exploratory": True, "trials": [vars(trial) for trial in added]}
-    longer = current_plan(plan.to_json(), [entry])
-    assert (longer["blocks"], longer["latency_blocks"], longer["added"]) == (6, 2, 2)
-    assert {trial["block"] for trial in longer["trials"]} == set(range(1, 9))
+    longer = current_plan(plan, [entry])
+    assert (longer.blocks, longer.latency_blocks, longer.added) == (6, 2, 2)
+    assert {trial.block for trial in longer.trials} == set(range(1, 9))
 
 
 def test_run_that_ended_early_has_its_blocks_for_latencies_and_the_interleaved_ones_until_then() -> None:
-    ended = current_plan(make_plan(study()).to_json(), [{"event": "run-ended", "blocks": 3}])
-    assert {trial["block"] for trial in ended["trials"]} == {1, 2, 3, 4, 5}
+    ended = current_plan(make_plan(study()), [{"event": "run-ended", "blocks": 3}])
+    assert {trial.block for trial in ended.trials} == {1, 2, 3, 4, 5}
 
 
 def test_run_that_became_plain_has_as_many_blocks_as_it_would_have_had_interleaved_ones() -> None:
     plan, entries = make_plan(study()), [{"event": "made-plain", "reason": "too slow"}]
-    plain = parse_plan(current_plan(plan.to_json(), entries), "plan.json")
+    plain = current_plan(plan, entries)
     assert plain == plan.with_plain_trials("too slow")
-    assert {trial["block"] for trial in all_planned_trials(plan.to_json(), entries)} == {1, 2, 3, 4}
+    assert {trial.block for trial in all_planned_trials(plan, entries)} == {1, 2, 3, 4}
     assert [trial.block for trial in additional_trials(plain, 5)] == [5, 5]

@@ -184,7 +184,7 @@ def node_role(study: Study) -> str | None:
 def nodes_by_treatment(data: RunData) -> dict[str, list[str]]:
     """Return treatment -> the hosts of its nodes; empty in a study without a balancer."""
     role = node_role(data.study)
-    return {name: data.hosts_of(name, role) for name in data.plan["treatments"]} if role else {}
+    return {name: data.hosts_of(name, role) for name in data.plan.treatments} if role else {}
 
 
 def series_by_treatment(study: Study) -> dict[str, str]:

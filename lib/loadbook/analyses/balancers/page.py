@@ -260,7 +260,7 @@ class BackendsPage(EffectsPage):
     def connections_per_request(self) -> pd.DataFrame:
         """Connections that the application accepted per answered request, one row per trial."""
         data, study = self.data, self.data.study
-        roles = {role for t in data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
+        roles = {role for t in data.plan.treatments for role in study.setting(t, study.target_of(t)).backends}
         return compute.connections_per_request(data.traces, data.trials, sorted(roles))
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:

@@ -64,7 +64,7 @@ def capacities_of(data: RunData, probes: pd.DataFrame) -> dict[str, Capacity]:
     """Return treatment -> its capacity, for treatments with a valid trial, in the order of the plan."""
     values, costs = data.values(CAPACITY), data.values(CPU_PER_RESPONSE)
     capacities: dict[str, Capacity] = {}
-    for name in data.plan["treatments"]:
+    for name in data.plan.treatments:
         own = values.loc[(values["treatment"] == name) & values["valid"], "value"].dropna()
         cost = costs.loc[(costs["treatment"] == name) & costs["valid"], "value"].dropna()
         if len(own):

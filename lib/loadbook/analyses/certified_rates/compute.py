@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loadbook.core.errors import UsageError
@@ -59,14 +59,14 @@ def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
     Blocks that were added when the results could be seen do not count.
     """
     objective, study = objective_of(data), data.study
-    share, planned_blocks = objective.certified_share or 0.0, data.plan["blocks"] - data.plan.get("added", 0)
+    share, planned_blocks = objective.certified_share or 0.0, data.plan.blocks - data.plan.added
     values = data.values(OBJECTIVE_TIME)
     values = values[values["valid"] & (values["block"] <= planned_blocks)].dropna(subset=["value"])
     recorded = set(data.trials["trial"])
-    waiting = [trial["treatment"] for trial in data.plan["trials"]
-               if trial["block"] <= planned_blocks and trial["trial"] not in recorded]  # fmt: skip
+    waiting = [planned.treatment for planned in data.plan.trials
+               if planned.block <= planned_blocks and planned.trial not in recorded]  # fmt: skip
     judged_rates: dict[str, JudgedRate] = {}
-    for group in _same_but_rate(study, data.plan["treatments"]):
+    for group in _same_but_rate(study, data.plan.treatments):
         starts: dict[str, Starts] = {}
         for name in group:
             own = values[values["treatment"] == name].sort_values("block")
@@ -80,7 +80,7 @@ def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
             judged_rates[name] = JudgedRate(
                 name, rate, one, one.share_low(level), state, pending, is_highest=highest[state] == rate
             )
-    return {name: judged_rates[name] for name in data.plan["treatments"] if name in judged_rates}
+    return {name: judged_rates[name] for name in data.plan.treatments if name in judged_rates}
 
 
 def rate_of(study: Study, treatment: str) -> float:
@@ -88,7 +88,7 @@ def rate_of(study: Study, treatment: str) -> float:
     return study.workload_of(treatment).rate_per_s or 0.0
 
 
-def _same_but_rate(study: Study, treatments: list[str]) -> list[list[str]]:
+def _same_but_rate(study: Study, treatments: Sequence[str]) -> list[list[str]]:
     """Return the treatments in groups that differ in nothing but the rate of their load, each rate once in a group."""
     groups: dict[tuple[str, int], list[str]] = defaultdict(list)
     seen = Counter[tuple[str, float]]()

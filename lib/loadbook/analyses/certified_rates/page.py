@@ -56,7 +56,7 @@ class CertifiedRatesPage(EffectsPage):
         pending = next((one.pending for one in self.rates.values() if one.pending), 0)
         arrivals = self.data.study.workload.arrivals
         support = [f"Objective: {self.objective.text}; {arrivals} arrivals.", self._starts_sentence()]
-        if added := self.data.plan.get("added", 0):
+        if added := self.data.plan.added:
             support.append(f"{added_blocks_text(added).capitalize()}: they do not count here.")
         if certified:
             headline = f"Certified: {join_words(certified)}, sustained by {self.share_text}."

@@ -186,10 +186,10 @@ class ClaimRun:
 
     def _tables_of(self, *arms: str) -> RunTables:
         """Return tables for two-sided comparisons with a baseline: `arms` as plain treatments, or the whole run."""
-        trials, measurements, plan = self.data.trials, self.data.measurements, cast("Any", dict(self.data.plan))
+        trials, measurements, plan = self.data.trials, self.data.measurements, self.data.plan
         updates: dict[str, Any] = {"contrasts": "baseline", "hypothesis": "difference"}
         if arms:
-            trials, plan["treatments"] = trials[trials["treatment"].isin(arms)], list(arms)
+            trials, plan = trials[trials["treatment"].isin(arms)], replace(plan, treatments=arms)
             measurements = measurements[measurements["trial"].isin(trials["trial"])]
             study_treatments = self.study.treatments.items()
             updates["treatments"] = {name: t.model_copy(update={"check": None}) for name, t in study_treatments}

@@ -60,8 +60,8 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
         if not chosen and before != after:
             problem = f"the study's {name} was {before} in run {one} and is {after} in run {other}"
             raise UsageError(problem, f"say which one is meant: -p {name}={after}")
-    if not set(older.plan["treatments"]) & set(newer.plan["treatments"]):
-        there, here = (", ".join(shorten_list(run.plan["treatments"], MAX_NAMES)) for run in (older, newer))
+    if not set(older.plan.treatments) & set(newer.plan.treatments):
+        there, here = (", ".join(shorten_list(run.plan.treatments, MAX_NAMES)) for run in (older, newer))
         raise UsageError(f"runs {one} and {other} have no treatment in common", f"{there} there, {here} here")
 
 
@@ -84,7 +84,7 @@ def check_not_copies(older: RunData, newer: RunData) -> None:
 def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str = "") -> dict[str, str]:
     """Return treatment -> why it is not the same in both runs: settings whose contrast to the baseline changed."""
     reasons = {}
-    for name in (name for name in newer.plan["treatments"] if name in older.plan["treatments"]):
+    for name in (name for name in newer.plan.treatments if name in older.plan.treatments):
         studies = (older.study, newer.study)
         before, after = (treatment_contrast(s, name, baseline or s.baseline_of(name)) for s in studies)
         differences = [
@@ -114,8 +114,8 @@ def comparison_caveats(
             yield f"{subject} was imported", text
         elif record.ended is None:
             yield f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again"
-        if run.plan.get("added"):
-            added = words.added_blocks_text(run.plan["added"])
+        if run.plan.added:
+            added = words.added_blocks_text(run.plan.added)
             yield f"{subject} is exploratory", f"{added}, which favours differences"
     if older.study.margin != newer.study.margin:
         before, after = (margin_text(run.study.margin) for run in (older, newer))

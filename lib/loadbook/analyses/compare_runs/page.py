@@ -34,7 +34,6 @@ from loadbook.store.paths import Layout, project_layout
 from loadbook.store.run_record import ConditionChange, condition_changes
 from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
-from loadbook.study.plan import parse_plan
 
 
 def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
@@ -354,7 +353,7 @@ def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], 
     try:
         run = read_json(summary)["run"]
         paths = layout.run(study, run)
-        plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+        plan = read_current_plan(paths)
         name, place = plan.study.notebooks[0], OutputPaths(layout.reports, study, paths.processed / "notebooks")
         page, executed = place.page_path(name, True), place.executed_path(name, True)
         if page.is_file() and executed.is_file():

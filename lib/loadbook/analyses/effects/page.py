@@ -116,7 +116,7 @@ class EffectsPage(Page):
         """Return the sentence below the headline: latency percentiles if there is one treatment, else None."""
         if len(self.analysis.of_kind("treatment")) != 1 or not self.panels:
             return None
-        if 0 < (blocks := self.data.plan.get("latency_blocks", 0)) < MIN_BLOCKS:
+        if 0 < (blocks := self.data.plan.latency_blocks) < MIN_BLOCKS:
             return f"Latency: shown below, of {pluralize(blocks, 'plain block')}."
         return f"Latency: {self.latency_figure.caption}"
 
@@ -181,7 +181,7 @@ class EffectsPage(Page):
         return Block(
             Picture(self.latency_figure),
             note(self._tail_note()),
-            note(FEW_LATENCY_BLOCKS) if 0 < self.data.plan.get("latency_blocks", 0) < MIN_BLOCKS else None,
+            note(FEW_LATENCY_BLOCKS) if 0 < self.data.plan.latency_blocks < MIN_BLOCKS else None,
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
             # of a page without comparison it is at the top
             Picture(self.distribution_figure) if self._is_compared and self.distribution_figure.profiles else None,

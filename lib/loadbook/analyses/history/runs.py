@@ -211,22 +211,22 @@ def _host_set(record: RunConditions, by_name: bool) -> HostSet:
         return str(fact["value"]) if not by_name and isinstance(fact, dict) and fact.get("value") else alias
 
     hosts = record.run_record.hosts.items()
-    return tuple(sorted((", ".join(host["roles"]), machine(alias)) for alias, host in hosts))
+    return tuple(sorted((", ".join(host.roles), machine(alias)) for alias, host in hosts))
 
 
 def _summarise_run(paths: RunPaths, record: RunConditions, run: str, hosts: int, metric: str) -> RunSummary:
     start_s, imported, reason = float(record.run_record.started), record.run_record.imported, ""
     if record.run_record.replay:
         reason = f"a replay of run {record.run_record.replay}: nothing was measured anew"
-    elif imported and not imported["timed"]:
+    elif imported and not imported.timed:
         reason = "imported without times: when it was measured is not known"
     if reason:
         return RunSummary(run, start_s, hosts, excluded_reason=reason)
     try:
         if not is_run_complete(paths):
             reason = "not finished"
-        elif record.plan.get("added"):
-            reason = f"exploratory: {added_blocks_text(record.plan['added'])}"
+        elif record.plan.added:
+            reason = f"exploratory: {added_blocks_text(record.plan.added)}"
         ensure_ingested(paths, lambda message: None)
         return RunSummary(run, start_s, hosts, run_effects(paths, record, metric), reason)
     except LoadbookError as error:

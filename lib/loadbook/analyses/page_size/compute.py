@@ -370,7 +370,7 @@ class PageSizeResult:
 def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageSizeResult:
     """Return curves, bottlenecks, tiers and errors of a run; `metric` is a rate."""
     study, values = data.study, data.values(metric)
-    series = page_size_series(study, data.plan["treatments"])
+    series = page_size_series(study, data.plan.treatments)
     usable = values[usable_mask(values) & (values["value"] > 0)]
     rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
     fits = {s.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in s.arms.items()}, level) for s in series}
@@ -378,8 +378,8 @@ def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageS
     links = link_capacities(data)
     full = saturation_of_run(data, links)
     letters = separate_shared_cpus(data, full, bottleneck_by_treatment(full))
-    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
-    on_path = [links[a] for a, host in data.run_record.hosts.items() if a in links and ends & set(host["roles"])]
+    ends = {study.workload.role, *(study.target_of(name) for name in data.plan.treatments)}
+    on_path = [links[a] for a, host in data.run_record.hosts.items() if a in links and ends & set(host.roles)]
     errors = tier_errors(data, series, tiers)
     link = min(on_path, default=None)
     return PageSizeResult(series, fits, level, values, letters, tiers, link, study.margin, errors)
@@ -396,8 +396,7 @@ def separate_shared_cpus(
     for treatment, rows in full[full["bottleneck"].isin(["C", "W"])].groupby("treatment"):
         hosts = {str(letter): list(own["host"]) for letter, own in rows.groupby("bottleneck")}
         masks = [
-            {cpu for host in aliases for cpu in data.run_record.hosts[host].get("cpus") or ()}
-            for aliases in hosts.values()
+            {cpu for host in aliases for cpu in data.run_record.hosts[host].cpus or ()} for aliases in hosts.values()
         ]
         overlap = data.run_record.lab and len(masks) == 2 and masks[0] & masks[1]
         if separated.get(str(treatment)) in hosts and overlap:
@@ -421,7 +420,7 @@ def link_capacities(data: RunData) -> dict[str, float]:
     study, hosts = data.study, data.run_record.hosts
     links = saturation.link_capacities(hosts)
     for role in (name for name in study.roles if name != study.workload.role):
-        rates = {study.setting(name, role).rate_mbit for name in data.plan["treatments"]}
+        rates = {study.setting(name, role).rate_mbit for name in data.plan.treatments}
         if len(rates) == 1 and (shaped := (rates.pop() or 0.0) * saturation.BYTES_PER_S_PER_MBIT):
-            links |= {a: min(shaped, links.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]}
+            links |= {a: min(shaped, links.get(a, shaped)) for a, host in hosts.items() if role in host.roles}
     return links

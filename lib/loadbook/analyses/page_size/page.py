@@ -63,7 +63,7 @@ def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Tabl
     by_number = rows.groupby(["trial", "metric", "statistic"])["value"].last()
     columns = _jmeter_columns(by_number.unstack(["metric", "statistic"]).reindex(own["trial"]))
     by_label, by_trial = [], []
-    for arm in data.plan["treatments"]:
+    for arm in data.plan.treatments:
         trials = own.loc[own["treatment"] == arm, "trial"]
         cells = [labels.get(arm, arm), str(len(trials))]
         for values, digits in columns.values():

@@ -26,8 +26,7 @@ from loadbook.report.figures.tracks import (
     TrialSpan,
     draw_lines,
     end_of,
-    host_name,
-    numbered,
+    host_names,
     start_of,
 )
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
@@ -118,15 +117,15 @@ class HostMetricsFigure(_TimelineFigure):
     ) -> None:  # fmt: skip
         self.labels, self.baseline = labels, baseline
         number, own, spans = tracks.block_samples(traces, trials, windows or {}, block)
-        resources = tracks.resource_tracks(own, numbered(hosts), links or {})
+        resources = tracks.resource_tracks(own, hosts, links or {})
         rate = tracks.rate_track(spans, rates or {}, samples)
         shown = [rate, *resources] if rate and resources else resources
         self.timeline = Timeline(number, spans, tuple(shown))
         self.blocks = int(trials["block"].nunique())
-        own_trials, drivers = {s.trial for s in spans}, {a for a in hosts if "driver" in hosts[a].get("roles", [])}
+        own_trials, drivers = {s.trial for s in spans}, {alias for alias in hosts if "driver" in hosts[alias].roles}
         self.driver_is_shared = any(trial in own_trials and host in drivers for trial, host in foreign)
         unmonitored = sorted(set(hosts) - set(traces["host"]))
-        self.unmonitored = [host_name(numbered(hosts)[alias], alias) for alias in unmonitored]
+        self.unmonitored = [host_names(hosts)[alias] for alias in unmonitored]
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None) -> Self:
@@ -296,8 +295,8 @@ class CoresFigure(HostMetricsFigure):
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str], host: str,
         windows: Mapping[str, float] | None = None, block: int | None = None,
     ) -> None:  # fmt: skip
-        self.labels, self.cpus = labels, hosts[host].get("cpus")
-        self.host = host_name(numbered(hosts)[host], host)
+        self.labels, self.cpus = labels, hosts[host].cpus
+        self.host = host_names(hosts)[host]
         number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
         cores = tracks.core_tracks(samples, host, self.host, self.cpus)
         processes = tracks.process_tracks(samples, host, self.host)
@@ -310,7 +309,7 @@ class CoresFigure(HostMetricsFigure):
         monitored = cls.hosts_with_cores(run.traces, hosts)
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
-        servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
+        servers = [alias for alias in monitored if "driver" not in hosts[alias].roles]
         labels = run.study.labels
         chosen, windows = host or [*servers, *monitored][0], measured_windows_s(run)
         return cls(run.traces, run.trials, hosts, labels, chosen, windows, block)
@@ -355,7 +354,7 @@ class TrialOverlayFigure(_TimelineFigure):
         spans = tracks.trial_spans(samples, trials.sort_values("slot"), windows or {})
         first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
         aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: start of measurement
-        self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, numbered(hosts), links or {})))
+        self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, hosts, links or {})))
 
     @classmethod
     def from_run(cls, run: RunData, treatment: str = "") -> Self:
@@ -364,7 +363,7 @@ class TrialOverlayFigure(_TimelineFigure):
         if treatment:
             trials = trials[trials["treatment"] == treatment]
             if trials.empty:
-                raise unknown_name_error("treatment", treatment, run.plan["treatments"])
+                raise unknown_name_error("treatment", treatment, run.plan.treatments)
         traces = run.traces[run.traces["trial"].isin(list(trials["trial"]))]
         return cls(traces, trials, hosts, link_capacities(hosts), measured_windows_s(run))
 

@@ -21,6 +21,7 @@ from loadbook.report.figures.base import drawable
 from loadbook.stats.carry_over import slices_of_trials
 from loadbook.stats.saturation import FULL_SHARE, finest_source_only
 from loadbook.stats.steady_state import rate_series
+from loadbook.store.run_record import RecordedHost
 
 ROLE_ORDER = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 DRAWN_METRICS = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
@@ -29,7 +30,7 @@ RATE_STEP_S, SLICES_PER_RATE = 0.5, 3  # a point of a line of rates: at least so
 IDLE_PERCENT = 0.5  # percent of one CPU; processes that never used more are left out
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 LARGE_B = 8 * 1024**3  # installed memory from which on GiB are used instead of MiB
-Hosts = Mapping[str, Mapping[str, Any]]
+Hosts = Mapping[str, RecordedHost]
 
 
 @dataclass(frozen=True)
@@ -177,34 +178,28 @@ def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[st
     return tuple(spans)
 
 
-def numbered(hosts: Hosts) -> Hosts:
-    """Return the hosts; hosts with equal names (several drivers) get a `place`, their number among them from 0."""
-    names = {alias: host_name(host, alias) for alias, host in hosts.items()}
-    groups = {name: [alias for alias in hosts if names[alias] == name] for name in names.values()}
-    return {
-        alias: dict(host, place=group.index(alias)) if len(group := groups[names[alias]]) > 1 else host
-        for alias, host in hosts.items()
-    }
-
-
-def host_name(host: Mapping[str, Any], alias: str) -> str:
-    """Return the display name of a host, like "second driver": its roles, never its address."""
-    name, place = "/".join(host.get("roles", [])) or alias, host.get("place")
-    number = "" if place is None else f"{place + 1}th " if place >= len(ORDINALS) else f"{ORDINALS[place]} "
-    return drawable(number + name, alias)
+def host_names(hosts: Hosts) -> dict[str, str]:
+    """Return alias -> display name: the roles of the host, never its address; "second driver" if several have them."""
+    roles, names = {alias: "/".join(host.roles) or alias for alias, host in hosts.items()}, {}
+    for alias, own in roles.items():
+        group = [other for other, shared in roles.items() if shared == own]
+        place = group.index(alias)
+        number = f"{place + 1}th " if place >= len(ORDINALS) else f"{ORDINALS[place]} "
+        names[alias] = drawable(number + own if len(group) > 1 else own, alias)
+    return names
 
 
 def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
     """Return the tracks: CPU of the hosts in the order in which a request passes them, then other server resources."""
     ranks = {role: rank for rank, role in enumerate(ROLE_ORDER)}
-    roles = {alias: host.get("roles", []) for alias, host in hosts.items()}
+    roles, names = {alias: host.roles for alias, host in hosts.items()}, host_names(hosts)
     order = sorted(hosts, key=lambda alias: min((ranks.get(r, len(ranks)) for r in roles[alias]), default=len(ranks)))
     servers = [alias for alias in order if "driver" not in roles[alias]]
-    tracks: list[Track | None] = [_cpu_track(samples, alias, hosts[alias]) for alias in order]
-    tracks += [_network_track(samples, alias, hosts[alias], links.get(alias)) for alias in servers]
-    tracks += [_memory_track(samples, alias, hosts[alias]) for alias in servers]
+    tracks: list[Track | None] = [_cpu_track(samples, alias, names[alias], hosts[alias]) for alias in order]
+    tracks += [_network_track(samples, alias, names[alias], links.get(alias)) for alias in servers]
+    tracks += [_memory_track(samples, alias, names[alias]) for alias in servers]
     sockets = ("sockets_tcp_tw", "sockets in TIME-WAIT", "sockets")
-    tracks += [_server_track(samples, alias, hosts[alias], *sockets) for alias in servers]
+    tracks += [_server_track(samples, alias, names[alias], *sockets) for alias in servers]
     return [track for track in tracks if track is not None][:MOST_TRACKS]
 
 
@@ -269,39 +264,39 @@ def _core_samples(samples: pd.DataFrame, host: str, allowed: Sequence[int] | Non
     return cores[cores["item"].isin(list(items))], len(items)
 
 
-def _cpu_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
+def _cpu_track(samples: pd.DataFrame, alias: str, name: str, host: RecordedHost) -> Track:
     """Return the track of the busiest core that the host may use, with the mean over cores; empty if unmonitored."""
-    cores, number = _core_samples(samples, alias, host.get("cpus"))
+    cores, number = _core_samples(samples, alias, host.cpus)
     by_time = cores.assign(value=100 * cores["value"]).groupby(["trial", "t_s"])["value"]
-    core, name = "busiest core" if number > 1 else "core", host_name(host, alias)
+    core = "busiest core" if number > 1 else "core"
     mean = by_time.mean().reset_index() if number > 1 else None
-    is_driver = "driver" in host.get("roles", [])
+    is_driver = "driver" in host.roles
     return Track(f"{name}: {core}, %", f"the {name}’s {core}", is_driver, by_time.max().reset_index(), 100.0, "", mean)
 
 
 def _server_track(
-    samples: pd.DataFrame, alias: str, host: Mapping[str, Any], metric: str, title: str, noun: str,
+    samples: pd.DataFrame, alias: str, name: str, metric: str, title: str, noun: str,
     factor: float = 1.0, capacity: float | None = None, suffix: str = "",
 ) -> Track | None:  # fmt: skip
     """Return the track of a host metric summed over devices or processes, times `factor`; None if not recorded."""
-    own, name = _samples_of(samples, alias, metric), host_name(host, alias)
+    own = _samples_of(samples, alias, metric)
     if own.empty:
         return None
     summed = own.assign(value=own["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
     return Track(f"{name}: {title}", f"the {name}’s {noun}", False, summed, capacity, suffix)
 
 
-def _network_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
+def _network_track(samples: pd.DataFrame, alias: str, name: str, link: float | None) -> Track | None:
     capacity, suffix = (link * 8e-6, "") if link else (None, "; link rate not known")
-    return _server_track(samples, alias, host, "net_tx", "network out, Mbit/s", "network", 8e-6, capacity, suffix)
+    return _server_track(samples, alias, name, "net_tx", "network out, Mbit/s", "network", 8e-6, capacity, suffix)
 
 
-def _memory_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
+def _memory_track(samples: pd.DataFrame, alias: str, name: str) -> Track | None:
     total = _samples_of(samples, alias, "memory_total")["value"]
     installed = float(total.max()) if len(total) else 0.0
     divisor, unit = (1024**3, "GiB") if installed >= LARGE_B else (1024**2, "MiB")
     capacity = installed / divisor if installed else None
-    return _server_track(samples, alias, host, "memory_used", f"memory in use, {unit}", "memory", 1 / divisor, capacity)
+    return _server_track(samples, alias, name, "memory_used", f"memory in use, {unit}", "memory", 1 / divisor, capacity)
 
 
 def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:

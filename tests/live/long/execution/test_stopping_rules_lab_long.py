@@ -9,9 +9,8 @@ import pytest
 from command_line import exit_code
 from loadbook.core.errors import UsageError
 from loadbook.ingestion.ingest import ingest
-from loadbook.store.ledger import is_run_complete
+from loadbook.store.ledger import is_run_complete, read_plan
 from loadbook.store.tables import load_run
-from loadbook.store.trial_record import read_json
 from loadbook.store.verify import verify_run
 from recorded_run import run_of
 from stopped_replays import HUGE, SMALL, TWO, answer, events, project_of_replays, replay
@@ -65,7 +64,7 @@ def test_blocks_added_to_a_fixed_plan_make_the_run_exploratory(layout, go, monke
     assert found.row(HUGE).verdict.comparison.blocks == 7
     assert ingest(paths).planned == 14
     assert verify_run(paths).findings == []
-    assert [t["block"] for t in load_run(layout, "fixed").plan["trials"]][-2:] == [7, 7]
+    assert [planned.block for planned in load_run(layout, "fixed").plan.trials][-2:] == [7, 7]
     data = load_run(layout, "fixed")
-    assert data.plan["trials"][:10] == read_json(paths.plan_json)["trials"]
-    assert list(data.trials["trial"]) == [t["trial"] for t in data.plan["trials"]]
+    assert data.plan.trials[:10] == read_plan(paths).trials
+    assert list(data.trials["trial"]) == [planned.trial for planned in data.plan.trials]
