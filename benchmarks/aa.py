@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare
@@ -32,7 +33,7 @@ def main() -> None:
         lab_project(Path(folder), plain=True) as (layout, hosts),
     ):
         for number in range(1, given.studies + 1):
-            run = run_study(layout, "aa", hosts, blocks=given.blocks)
+            run = run_study(layout, RunRequest("aa", hosts, blocks=given.blocks))
             ingest(layout.run("aa", run))
             values = load_run(layout, "aa", run).values("ok_per_s")
             # every trial counts, valid or not: excluding some by their gates is not what is tested here

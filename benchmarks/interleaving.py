@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study, needed_hosts
 from loadbook.ingestion.ingest import ingest
@@ -105,9 +106,9 @@ def measure(
         VARIANT.format(study=study, execution=execution) + CHANGES.get(study, "")
     )
     if add:
-        run = run_study(layout, name, hosts, more=blocks, on_event=say)
+        run = run_study(layout, RunRequest(name, hosts, more=blocks), on_event=say)
     else:
-        run = run_study(layout, name, hosts, subset=subset, blocks=blocks, new=True, on_event=say)
+        run = run_study(layout, RunRequest(name, hosts, subset=subset, blocks=blocks, new=True), on_event=say)
     seconds = time.monotonic() - began
     ingest(layout.run(name, run))
     tables = load_run(layout, name, run)

@@ -22,6 +22,7 @@ from statistics import median
 from typing import NamedTuple
 
 from loadbook.core.units import format_percent
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare_declared
@@ -74,7 +75,7 @@ def measure(layout: Layout, hosts: Path, start_per_s: float, blocks: int) -> Jud
     """Execute one study, whose exploration begins at a rate."""
     file = layout.studies / f"{STUDY}.toml"
     file.write_text(re.sub(r"(?m)^rate_per_s = .*$", f"rate_per_s = {start_per_s:g}", file.read_text()))
-    run = run_study(layout, STUDY, hosts, blocks=blocks, new=True, on_event=say)
+    run = run_study(layout, RunRequest(STUDY, hosts, blocks=blocks, new=True), on_event=say)
     ingest(layout.run(STUDY, run))
     values = load_run(layout, STUDY, run).values("capacity_per_s")
     more, again = compare_declared(

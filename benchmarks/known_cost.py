@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from loadbook.core.units import format_percent
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare_declared
@@ -73,7 +74,7 @@ def measure(given: argparse.Namespace) -> pd.DataFrame:
         tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
         lab_project(Path(folder), plain=True) as (layout, hosts),
     ):
-        run = run_study(layout, study, hosts, subset="costs", blocks=blocks, on_event=say)
+        run = run_study(layout, RunRequest(study, hosts, subset="costs", blocks=blocks), on_event=say)
         ingest(layout.run(study, run))
         # every trial counts, valid or not: excluding some by their gates is not what is tested here
         return load_run(layout, study, run).values("ok_per_s").assign(valid=True)

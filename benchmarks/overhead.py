@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.trial_record import TrialRecord
@@ -34,7 +35,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
         lab_project(Path(folder), plain=True) as (layout, hosts),
     ):
-        run = run_study(layout, "aa", hosts, blocks=blocks)
+        run = run_study(layout, RunRequest("aa", hosts, blocks=blocks))
         records = [trial_record.read_trial(p) for p in sorted(layout.run("aa", run).trials.iterdir())]
     print(f"{'phase':<12} median ms   max ms   ({len(records)} trials)")
     for phase in records[0].phases_s:

@@ -16,6 +16,7 @@ from loadbook.analyses.noise import compute_noise_record, noise_headline
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_percent
 from loadbook.execution.power import aa_arms
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.power import relabelling_test, summarise_noise, trials_of_arms
@@ -66,7 +67,7 @@ def main() -> None:
     here, run = project_layout(), given.run
     try:
         if given.record:
-            run = run_study(here, given.study, new=True, on_event=say)
+            run = run_study(here, RunRequest(given.study, new=True), on_event=say)
             ingest(here.run(given.study, run))
         good = show(here, given.study, run, given.studies)
     except LoadbookError as error:

@@ -1,4 +1,6 @@
-"""The table of docs/services.md, made from the services: `python tests/support/doc_tables.py` writes it.
+"""Parts of docs that are made from code: `python tests/support/doc_tables.py` writes them.
+
+These are the table of services in docs/services.md and the steps of a run in docs/architecture.md.
 
 The tables of their variables are the page docs/reference/services.md (`tests/unit/reference/reference_pages.py`).
 """
@@ -6,10 +8,13 @@ The tables of their variables are the page docs/reference/services.md (`tests/un
 import re
 from pathlib import Path
 
+from loadbook.execution.session import RUN_STEPS
 from loadbook.services import ServiceSpec, known_services, load_service
 from loadbook.services.variables import TextVar, Var
 
-PAGE = Path(__file__).parents[2] / "docs" / "services.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, ARCHITECTURE = DOCS / "services.md", DOCS / "architecture.md"
+RUNS = {"all": "", "new": " (new run)", "resumed": " (resumed run)"}
 
 
 def allowed(var: Var) -> str:
@@ -41,8 +46,19 @@ def written(text: str) -> str:
     """Return the page with its table made again."""
     head = "| service | description | counters |\n|---|---|---|\n"
     rows = head + "\n".join(overview(load_service(name)) for name in known_services())
-    block = f"<!-- services -->\n\n{rows.rstrip()}\n\n<!-- /services -->"
-    return re.sub(r"<!-- services -->(.*<!-- /services -->)?", lambda _: block, text, count=1, flags=re.DOTALL)
+    return with_block(text, "services", rows.rstrip())
+
+
+def with_run_steps(text: str) -> str:
+    """Return docs/architecture.md with its list of the steps of a run made again."""
+    steps = [f"{number}. {step.purpose}{RUNS[step.runs]}" for number, step in enumerate(RUN_STEPS, 1)]
+    return with_block(text, "steps of a run", "\n".join(steps))
+
+
+def with_block(text: str, name: str, block: str) -> str:
+    """Return a page with the part between the comments `name` and `/name` replaced."""
+    whole = f"<!-- {name} -->\n\n{block}\n\n<!-- /{name} -->"
+    return re.sub(rf"<!-- {name} -->(.*<!-- /{name} -->)?", lambda _: whole, text, count=1, flags=re.DOTALL)
 
 
 def variables_page() -> str:
@@ -54,3 +70,4 @@ def variables_page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(written(PAGE.read_text()))
+    ARCHITECTURE.write_text(with_run_steps(ARCHITECTURE.read_text()))

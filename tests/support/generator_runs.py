@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.shell import search_path
@@ -46,7 +47,7 @@ def measured(
     if files:
         study = study.replace(study[study.index("headers") : study.index("\n", study.index("headers"))], "")
     (layout.studies / f"{tool}.toml").write_text(study)
-    paths = layout.run(tool, run_study(layout, tool, lab.hosts_file))
+    paths = layout.run(tool, run_study(layout, RunRequest(tool, lab.hosts_file)))
     done = ingest(paths)
     assert done.trials == done.planned == 2
     trials = pq.read_table(paths.table("trials")).to_pylist()

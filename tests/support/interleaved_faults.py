@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from controller_processes import at_work_in
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store.ledger import read_ledger
@@ -38,7 +39,7 @@ def run_small(lab: Lab, root, duration_s: float = 2, fault: Callable[[], None] =
     layout = with_studies(root)
     (layout.studies / "small.toml").write_text(STUDY % duration_s)
     with meanwhile(lambda: (wait_until(lambda: turns(lab), 120), time.sleep(0.5), fault())):
-        run = run_study(layout, "small", lab.hosts_file)
+        run = run_study(layout, RunRequest("small", lab.hosts_file))
     return layout.run("small", run)
 
 

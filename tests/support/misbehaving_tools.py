@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -233,7 +234,7 @@ class Rig:
 
     def again(self) -> Ran:
         """Run the study again from its current file."""
-        run = run_study(self.layout, "rude", self.lab.hosts_file, new=True, on_event=self.events.append)
+        run = run_study(self.layout, RunRequest("rude", self.lab.hosts_file, new=True), on_event=self.events.append)
         return Ran(self.layout.run("rude", run))
 
     def __post_init__(self) -> None:

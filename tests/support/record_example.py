@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 from loadbook.execution.progress import Progress
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -163,7 +164,7 @@ def main(example: str = EXAMPLE_STUDY) -> None:
 
     try:
         lab.up()
-        run = run_study(layout, study, lab.hosts_file, on_event=on_event)
+        run = run_study(layout, RunRequest(study, lab.hosts_file), on_event=on_event)
     finally:
         lab.down()
     paths = layout.run(study, run)

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from loadbook.execution.progress import Progress
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
@@ -137,7 +138,7 @@ def main() -> None:
 
     try:
         lab.up()
-        run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
+        run = run_study(layout, RunRequest(STUDY, lab.hosts_file), on_event=on_event)
     finally:
         lab.down()
     shutil.rmtree(FIXTURE, ignore_errors=True)
@@ -156,7 +157,7 @@ def record_interleaved() -> None:
     lab = Lab(folder / "lab", net_prefix="127.77.2")
     try:
         lab.up()
-        run = run_study(layout, "interleaved", lab.hosts_file, on_event=lambda event: print(event.line()))
+        run = run_study(layout, RunRequest("interleaved", lab.hosts_file), on_event=lambda event: print(event.line()))
     finally:
         lab.down()
     shutil.rmtree(INTERLEAVED_FIXTURE, ignore_errors=True)

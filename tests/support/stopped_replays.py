@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.analyse import analyse
@@ -78,7 +79,7 @@ def replay(
 
     asked = {key: value for key, value in wish.items() if key != "until"}
     try:
-        run = run_study(layout, name, run_of(layout) / "hosts.toml", on_event=hear, **asked)
+        run = run_study(layout, RunRequest(name, run_of(layout) / "hosts.toml", **asked), on_event=hear)
     except KeyboardInterrupt:
         run = layout.resolve_run(name)
     return layout.run(name, run), notes

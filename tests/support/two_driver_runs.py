@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
@@ -49,7 +50,7 @@ def tables(layout, name, run) -> dict[str, pd.DataFrame]:
 def run_with_kill(lab, layout, name, kill) -> str:
     """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
     with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
-        run = run_study(layout, name, lab.hosts_file)
+        run = run_study(layout, RunRequest(name, lab.hosts_file))
     record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
     assert (record.status, record.reason) == ("tool_failed", KILLED)
     assert [d.rc for d in record.drivers] == [0, 137]

@@ -25,7 +25,7 @@ from typing import Any
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
-from loadbook.execution.progress import LockPolicy, OnEvent, Progress
+from loadbook.execution.progress import LockPolicy, Progress
 from loadbook.hosts.jobs import process_start_ticks
 from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
 from loadbook.store.paths import Layout
@@ -388,14 +388,14 @@ def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
 
     The `more` blocks are not added a second time.
     """
-    from loadbook.execution.select import resumes_added_blocks
+    from loadbook.execution.select import RunRequest, resumes_added_blocks
     from loadbook.execution.session import run_study
     from loadbook.store.ledger import is_run_complete, read_current_plan
 
-    def start(subset: str | None, blocks: int | None, new: bool, resume: str | None, more: int | None = None) -> str:
+    def start(**options: Any) -> str:
         hosts, lock_policy = Path(job.hosts) if job.hosts else None, LockPolicy(job.wait_s)
-        on_event: OnEvent = lambda event: send("event", event=asdict(event))  # noqa: E731
-        return run_study(layout, job.study_source, hosts, subset, blocks, new, resume, on_event, more, lock_policy)
+        request = RunRequest(job.study_source, hosts, lock_policy=lock_policy, **options)
+        return run_study(layout, request, on_event=lambda event: send("event", event=asdict(event)))
 
     if job.more:
         run = layout.resolve_run(job.study, job.run or "latest")
@@ -404,14 +404,14 @@ def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
         is_new = complete or not resumes_added_blocks(paths, job.more)
         after = job.blocks_after or (blocks + job.more if is_new else blocks)
         send("adding", run=run, blocks_after=after)
-        return run if complete and blocks >= after else start(None, None, False, run, job.more)
+        return run if complete and blocks >= after else start(resume=run, more=job.more)
     if job.new is not None:
-        return start(job.subset, job.blocks, job.new, job.run)
+        return start(subset=job.subset, blocks=job.blocks, new=job.new, resume=job.run)
     resume = job.run if job.run in layout.runs(job.study) else None
     if resume and is_run_complete(layout.run(job.study, resume)):
         send("event", event={"kind": "note", "message": f"run {resume} is complete already"})
         return resume
-    return start(job.subset, job.blocks, resume is None, resume)
+    return start(subset=job.subset, blocks=job.blocks, new=resume is None, resume=resume)
 
 
 def make_report(

@@ -15,6 +15,7 @@ from typing import Any
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.progress import OnEvent
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.workers import worker_processes
@@ -72,7 +73,7 @@ def run_smoke_studies(
                 part.run, part.stood, part.ran_s = finished, True, (record.ended or record.started) - record.started
             else:
                 on_message(f"{name}: {study.question}")
-                part.run = run_study(layout, name, hosts, new=new or changed, on_event=on_event)
+                part.run = run_study(layout, RunRequest(name, hosts, new=new or changed), on_event=on_event)
                 part.ran_s = clock.monotonic() - started
         except LoadbookError as error:
             part.lacks = _error_text(error)

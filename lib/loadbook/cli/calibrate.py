@@ -121,6 +121,7 @@ def _run_studies(layout: Layout, tools: Sequence[str], hosts: Path | None, block
     """Run the study of each load model and make its tables; return study -> run."""
     from loadbook.calibration.cases import STUDY_NAMES, study_text
     from loadbook.cli.data import make_tables
+    from loadbook.execution.select import RunRequest
     from loadbook.execution.session import run_study
 
     runs = {}
@@ -136,7 +137,7 @@ def _run_studies(layout: Layout, tools: Sequence[str], hosts: Path | None, block
             terminal.handle_interrupts(hosts or layout.lab / "hosts.toml", shlex.join(again)),
             terminal.ProgressDisplay(sys.stderr) as display,
         ):
-            runs[study] = run_study(layout, str(file), hosts, new=new, on_event=display)
+            runs[study] = run_study(layout, RunRequest(str(file), hosts, new=new), on_event=display)
         try:
             terminal.echo(make_tables(layout, study, runs[study]), err=True)
         except LoadbookError as error:  # no trial counts for a verdict; the certificate is about their numbers

@@ -158,6 +158,7 @@ def run(
     """
     from loadbook.cli.data import ingest_tables, run_record, tables_text
     from loadbook.execution.progress import LockPolicy
+    from loadbook.execution.select import RunRequest
     from loadbook.execution.session import run_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
@@ -174,10 +175,11 @@ def run(
     # without --new, --subset and --blocks, since an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
+    request = RunRequest(study, hosts, subset, blocks, new, resume, more, lock_policy)
     question = terminal.confirm if terminal.can_ask() and not yes else None
     hosts_file = hosts or layout.lab / "hosts.toml"
     with terminal.handle_interrupts(hosts_file, shlex.join(again)), terminal.ProgressDisplay(sys.stderr) as display:
-        run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
+        run_id = run_study(layout, request, on_event=display, confirm=question)
     name = load_study(layout, study).name
     summary = ingest_tables(layout, name, run_id)
     added = read_current_plan(layout.run(name, run_id)).added

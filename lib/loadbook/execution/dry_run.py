@@ -20,7 +20,7 @@ from loadbook.execution.host_state import HOST_STATE_SCRIPT
 from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
 from loadbook.execution.placement import CHANGES, Placement, job_name, job_stem, preflight_stem, uses_delay
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
-from loadbook.execution.testbed import Testbed, build_testbed
+from loadbook.execution.testbed import Testbed, TestbedRequest, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
 from loadbook.hosts.host import HttpResponse
@@ -312,7 +312,7 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
     by_kernel = all("tc" in inventory.hosts[alias].allow for alias in drivers)
     userspace_delay = uses_delay(plan.study, plan.treatments) and not by_kernel
     testbed = build_testbed(
-        layout, plan, RUN, {**hosts}, inventory, userspace_delay=userspace_delay, pool=InlineExecutor()
+        TestbedRequest(layout, plan, RUN, {**hosts}, inventory, userspace_delay, pool=InlineExecutor())
     )
     testbed.host_cpus = dict.fromkeys(hosts, tuple(range(needed_cpus(plan))))
     return DryRun(testbed, hosts, log)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration, pluralize
-from loadbook.execution.progress import OnEvent, Progress
+from loadbook.execution.progress import LockPolicy, OnEvent, Progress
 from loadbook.execution.studies import plan_study
 from loadbook.store.ledger import (
     Ledger,
@@ -121,13 +122,28 @@ def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Options given by the user; None takes the value of the study (new run) or of the plan (resumed run)."""
+    """A run as the user asks for it.
 
+    Attributes
+    ----------
+    study : a name in studies/, a path to a .toml file, or `<name>-smoke`.
+    hosts : hosts file; None uses the loopback lab, which is started if it is down.
+    subset, blocks : subset and number of blocks of a new run; None takes the study's own (resumed run: the plan's).
+    new : start a new run although the last one is unfinished.
+    resume : id of the unfinished run to resume; None is the latest.
+    more : number of blocks to add to the latest complete run, or to the run `resume`; the run becomes exploratory
+        unless the study plans an analysis at the new number of blocks.
+    lock_policy : reaction to hosts that another run uses; the default raises InUseError.
+    """
+
+    study: str
+    hosts: Path | None = None
     subset: str | None = None
     blocks: int | None = None
     new: bool = False
     resume: str | None = None
     more: int | None = None
+    lock_policy: LockPolicy = field(default_factory=LockPolicy)
 
 
 @dataclass(frozen=True)

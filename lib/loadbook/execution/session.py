@@ -11,12 +11,13 @@ import json
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
+from typing import Literal, NamedTuple
 
 from loadbook.core import clock
 from loadbook.core.errors import DataError, UsageError
@@ -29,7 +30,7 @@ from loadbook.execution.loop import execute_plan
 from loadbook.execution.placement import job_stem, preflight_stem
 from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
 from loadbook.execution.preflight import preflight
-from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event, wait_for_hosts
+from loadbook.execution.progress import Confirm, OnEvent, Progress, ignore_event, wait_for_hosts
 from loadbook.execution.select import RunRequest, RunSelection, interim_analysis, select_run, stopping_points
 from loadbook.execution.studies import load_study, study_file, unloaded_hosts
 from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file
@@ -143,106 +144,80 @@ class RunSession:
     def __init__(
         self,
         layout: Layout,
+        request: RunRequest,
         selection: RunSelection,
-        hosts: Path | None,
         on_event: OnEvent,
-        lock_policy: LockPolicy | None = None,
         confirm: Confirm | None = None,
     ) -> None:
-        self.layout, self.selection, self.hosts_file, self.on_event = layout, selection, hosts, on_event
-        self.confirm = confirm
-        self.lock_policy = lock_policy or LockPolicy()
-        self.paths = selection.paths
+        self.layout, self.request, self.selection = layout, request, selection
+        self.on_event, self.confirm, self.paths = on_event, confirm, selection.paths
 
     def __enter__(self) -> RunSession:
-        plan, run = self.selection.plan, self.selection.run
-        path = resolve_hosts_file(self.layout, plan, self.hosts_file)
-        start = partial(open_testbed, self.layout, plan, run, path, self.lock_policy.break_lock)
-        self.testbed = wait_for_hosts(start, path, self.lock_policy.wait_s, self.on_event)
+        plan, run, lock_policy = self.selection.plan, self.selection.run, self.request.lock_policy
+        path = resolve_hosts_file(self.layout, plan, self.request.hosts)
+        start = partial(open_testbed, self.layout, plan, run, path, lock_policy.break_lock)
+        self.testbed = wait_for_hosts(start, path, lock_policy.wait_s, self.on_event)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         """Close every connection, which ends waiting threads and our jobs on the hosts."""
         self.testbed.close(INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
 
-    def run(self, study_file: Path) -> None:
-        """Run the remaining trials, up to the end of the plan or an interim analysis that decides every comparison."""
-        self.prepare(study_file)
-        plan = self.selection.plan
-        with Ledger(self.paths.ledger) as ledger:
-            store = AttemptStore(self.testbed, self.paths, ledger)
-            for planned, attempt in store.unfinished():  # attempts whose controller died
-                record = store.recover(planned, attempt)
-                self._note(f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})")
-            for blocks in stopping_points(plan, ledger.entries):
-                execute_plan(self.testbed, store, self.on_event, blocks)
-                if interim_analysis(self.layout, plan, self.selection.run, blocks, ledger, self.on_event):
-                    break
-            self.finish(store, blocks)
+    def run(self) -> None:
+        """Take the steps of a run (`RUN_STEPS`)."""
+        for step in RUN_STEPS:
+            if step.runs in ("all", "resumed" if self.selection.resumed else "new"):
+                step.take(self)
 
     def _note(self, message: str) -> None:
         self.on_event(Progress("note", message))
 
-    def prepare(self, study_file: Path) -> None:
-        """Remove what earlier sessions left on the hosts, make all checks, announce the run, and create its folder."""
-        plan, testbed, resumed = self.selection.plan, self.testbed, self.selection.resumed
-        if resumed:
-            check_same_hosts(testbed, self.paths)
-            self._stop_leftovers()
-        self._roll_back_leftovers()
-        for message in unloaded_hosts(plan, None if testbed.lab else testbed.inventory):
+    def check_hosts_of_resumed_run(self) -> None:
+        """Check that the hosts are those at the run's start."""
+        check_same_hosts(self.testbed, self.paths)
+
+    def choose_execution(self) -> None:
+        """Plan plain trials if these hosts cannot interleave and the study leaves the execution to loadbook."""
+        plan = self.selection.plan
+        if plan.interleaved and plan.execution_chosen and (reasons := list(reasons_against_interleaving(self.testbed))):
+            plain = plan.with_plain_trials("; ".join(reasons))
+            self.testbed.plan, self.selection = plain, replace(self.selection, plan=plain)
+        self._note(f"execution: {self.selection.plan.execution_text}")
+
+    def warn_of_other_load(self) -> None:
+        """Report hosts that a study loads without driving them, and load by others; the user may decline the run."""
+        for message in unloaded_hosts(self.selection.plan, None if self.testbed.lab else self.testbed.inventory):
             self._note(message)
-        self._warn_of_background_load()
-        if not resumed:
-            self._make_plain_if_hosts_require()
-            self._note(f"execution: {self.selection.plan.execution_text}")
+        if not (messages := list(background_load(self.testbed))):
+            return
+        for alias, message in messages:
+            self._note(f"warning: host {alias}: {message}")
+        if cost := noise_cost_text(forecast_power(self.layout, self.selection.plan, self.request.hosts)):
+            self._note(f"warning: {cost}")
+        if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
+            hint = "stop them, or start all the same: loadbook run ... --yes"
+            raise UsageError("not started: other programs use the hosts", hint)
+
+    def roll_back_leftovers(self) -> None:
+        """Undo changes that earlier runs left on these hosts; NotRestoredError if one cannot be undone."""
+        live = [alias for alias, host in self.testbed.hosts.items() if host.live]
+        for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
+            if done:
+                self._note(f"host {alias}: put back what was left changed: {', '.join(done)}")
+
+    def check_everything(self) -> None:
+        """Check tools, services, files and every configuration on their hosts before any load (`preflight`)."""
+        plan, testbed = self.selection.plan, self.testbed
         self._note(f"checking {', '.join(testbed.hosts)} and every configuration")
         preflight(testbed, self.layout.study_raw(plan.study.name))
         for treatment, text in configured_alike(plan.study, testbed.configurations).items():
             self._note(f"warning: treatment {treatment} changes nothing: {text}")
         for message in self._driver_notes():
             self._note(message)
-        # announced when nothing can refuse it any more, and before its folder is there, which `batch` has to know of
+
+    def announce(self) -> None:
+        """Name the run: nothing can refuse it any more, and `batch` has to know its folder before it is there."""
         self.on_event(Progress("note", self.selection.message, run=self.selection.run))
-        if not resumed:
-            if note := underpowered_note(forecast_power(self.layout, self.selection.plan, self.hosts_file)):
-                self._note(note)
-            self._make_run(study_file)
-            return
-        with Ledger(self.paths.ledger) as ledger:
-            if self.selection.added_blocks:
-                ledger.append("blocks-added", **self.selection.added_blocks)
-            else:
-                ledger.append("run-resumed")
-        run = read_run_record(self.paths)
-        write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
-        self._append_transcripts(self.paths.raw)
-
-    def _make_plain_if_hosts_require(self) -> None:
-        """Plan plain trials if these hosts cannot interleave and the study leaves the execution to loadbook."""
-        plan = self.selection.plan
-        if plan.interleaved and plan.execution_chosen and (reasons := list(reasons_against_interleaving(self.testbed))):
-            plain = plan.with_plain_trials("; ".join(reasons))
-            self.testbed.plan, self.selection = plain, replace(self.selection, plan=plain)
-
-    def _warn_of_background_load(self) -> None:
-        """Report background load on the hosts and the blocks that it may cost; UsageError if the user declines."""
-        if not (messages := list(background_load(self.testbed))):
-            return
-        for alias, message in messages:
-            self._note(f"warning: host {alias}: {message}")
-        if cost := noise_cost_text(forecast_power(self.layout, self.selection.plan, self.hosts_file)):
-            self._note(f"warning: {cost}")
-        if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
-            hint = "stop them, or start all the same: loadbook run ... --yes"
-            raise UsageError("not started: other programs use the hosts", hint)
-
-    def _roll_back_leftovers(self) -> None:
-        """Undo changes that earlier runs left on these hosts; NotRestoredError if one cannot be undone."""
-        live = [alias for alias, host in self.testbed.hosts.items() if host.live]
-        for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
-            if done:
-                self._note(f"host {alias}: put back what was left changed: {', '.join(done)}")
 
     def _driver_notes(self) -> Iterator[str]:
         """Yield notes on unknown versions of tools, and on metrics that cannot be combined from several drivers."""
@@ -255,13 +230,38 @@ class RunSession:
             if get_metric(metric).kind == "time":
                 yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
 
-    def _stop_leftovers(self) -> None:
+    def stop_leftovers(self) -> None:
         """Stop the jobs of attempts whose controller died or that lost a host."""
         with Ledger(self.paths.ledger) as ledger:
             store = AttemptStore(self.testbed, self.paths, ledger)
             open_attempts = [(planned.trial, attempt) for planned, attempt in store.unfinished()]
         stems = [job_stem(self.selection.run, trial, attempt) for trial, attempt in [*open_attempts, *store.lost()]]
         remove_stale_jobs(self.testbed, [*stems, preflight_stem(self.selection.run)])
+
+    def go_on(self) -> None:
+        """Record that the run is resumed, or that blocks are added to it."""
+        with Ledger(self.paths.ledger) as ledger:
+            if self.selection.added_blocks:
+                ledger.append("blocks-added", **self.selection.added_blocks)
+            else:
+                ledger.append("run-resumed")
+        run = read_run_record(self.paths)
+        write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
+        self._append_transcripts(self.paths.raw)
+
+    def run_trials(self) -> None:
+        """Run the remaining trials, up to the end of the plan or an interim analysis that decides every comparison."""
+        plan = self.selection.plan
+        with Ledger(self.paths.ledger) as ledger:
+            store = AttemptStore(self.testbed, self.paths, ledger)
+            for planned, attempt in store.unfinished():  # attempts whose controller died
+                record = store.recover(planned, attempt)
+                self._note(f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})")
+            for blocks in stopping_points(plan, ledger.entries):
+                execute_plan(self.testbed, store, self.on_event, blocks)
+                if interim_analysis(self.layout, plan, self.selection.run, blocks, ledger, self.on_event):
+                    break
+            self.finish(store, blocks)
 
     def finish(self, store: AttemptStore, blocks: int) -> None:
         """Record the facts about the hosts again, and the run's end after `blocks` blocks."""
@@ -274,14 +274,16 @@ class RunSession:
         early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
         store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
 
-    def _make_run(self, study_file: Path) -> None:
+    def make_run_folder(self) -> None:
         """Create the run's folder under a temporary name and rename it, so that it is complete if it exists."""
+        if note := underpowered_note(forecast_power(self.layout, self.selection.plan, self.request.hosts)):
+            self._note(note)
         part = self.paths.raw.with_name(f".{self.selection.run}.part")
         for leftover in part.parent.glob(".*.part"):
             shutil.rmtree(leftover)
         new = RunPaths(part, part)
         try:
-            atomic.write_atomic(new.study_toml, study_file.read_bytes())
+            atomic.write_atomic(new.study_toml, study_file(self.layout, self.request.study).read_bytes())
             self._write_facts(part, "before")
             self._append_transcripts(part)
             atomic.write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
@@ -327,10 +329,33 @@ class RunSession:
             service_versions=testbed.services_by_host(),
             delay=testbed.delay_method,
             lab=testbed.lab,
-            hosts_file=str(self.hosts_file) if self.hosts_file else None,
+            hosts_file=str(self.request.hosts) if self.request.hosts else None,
             replay=testbed.replayed_run,
             resumed=0,
         )
+
+
+class RunStep(NamedTuple):
+    """One step of a run: what it does, the method that does it, and in which runs it is taken."""
+
+    purpose: str
+    take: Callable[[RunSession], None]
+    runs: Literal["all", "new", "resumed"] = "all"
+
+
+# the steps of a run, in order; the hosts are connected and locked before the first and until after the last
+RUN_STEPS = (
+    RunStep("check that the hosts are those of its start", RunSession.check_hosts_of_resumed_run, "resumed"),
+    RunStep("stop jobs that its earlier sessions left on the hosts", RunSession.stop_leftovers, "resumed"),
+    RunStep("put back what any earlier run left changed on the hosts", RunSession.roll_back_leftovers),
+    RunStep("report other programs on the hosts; the user may decline the run", RunSession.warn_of_other_load),
+    RunStep("plan plain trials if these hosts cannot interleave", RunSession.choose_execution, "new"),
+    RunStep("check tools, services, files and every configuration on the hosts", RunSession.check_everything),
+    RunStep("announce the run", RunSession.announce),
+    RunStep("make its folder: study, plan, hosts, facts of the hosts", RunSession.make_run_folder, "new"),
+    RunStep("record that it goes on, or that blocks are added", RunSession.go_on, "resumed"),
+    RunStep("run the trials that are left, with the interim analyses; then record its end", RunSession.run_trials),
+)
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:
@@ -348,31 +373,13 @@ def _git_state(root: Path) -> tuple[str | None, bool | None]:
 
 
 def run_study(
-    layout: Layout,
-    study_name: str,
-    hosts: Path | None = None,
-    subset: str | None = None,
-    blocks: int | None = None,
-    new: bool = False,
-    resume: str | None = None,
-    on_event: OnEvent = ignore_event,
-    more: int | None = None,
-    lock_policy: LockPolicy | None = None,
-    confirm: Confirm | None = None,
+    layout: Layout, request: RunRequest, on_event: OnEvent = ignore_event, confirm: Confirm | None = None
 ) -> str:
     """Run a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as planned.
 
     Parameters
     ----------
-    study_name : a name in studies/, a path to a .toml file, or `<name>-smoke`.
-    hosts : hosts file; None uses the loopback lab, which is started if it is down.
-    subset, blocks : subset and number of blocks of a new run; None takes the study's own.
-    new : start a new run although the last one is unfinished.
-    resume : id of the unfinished run to resume; None is the latest.
     on_event : function called with every event of the run (`progress.Progress`).
-    more : number of blocks to add to the latest complete run, or to the run `resume`; the run becomes exploratory
-        unless the study plans an analysis at the new number of blocks.
-    lock_policy : reaction to hosts that another run uses; None raises InUseError.
     confirm : asks the user whether to start although other programs use the hosts; None starts without asking.
 
     Raises
@@ -383,24 +390,24 @@ def run_study(
     LoadbookError : the run could not start or had to stop; the same call resumes it.
     KeyboardInterrupt : the user interrupted the run; the current trial was stopped and recorded as cancelled.
     """
-    study = load_study(layout, study_name)
+    study = load_study(layout, request.study)
     if study.name in EXAMPLES:
         raise UsageError(f"a study cannot be called {study.name!r}", "that is a recorded run that comes with loadbook")
-    if hosts is not None:
-        read_hosts(hosts)  # report a missing file before the study is locked
+    if request.hosts is not None:
+        read_hosts(request.hosts)  # report a missing file before the study is locked
     try:
         with atomic.hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
-            selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
+            selection = select_run(layout, study, request)
             # connect before importing the statistics libraries, so that an unusable host is reported quickly
-            with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
-                session.run(study_file(layout, study_name))
+            with RunSession(layout, request, selection, on_event, confirm) as session:
+                session.run()
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)
         if error.errno in atomic.DISK_FULL_ERRNOS:
             raise DataError(atomic.disk_full_message(error, where), atomic.DISK_FULL_HINT) from error
         raise DataError(
-            f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {study_name}"
+            f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {request.study}"
         ) from error
     return selection.run

@@ -230,41 +230,46 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
             hosts[alias] = record_host(open_host(alias), run)
         userspace_delay = needs_userspace_delay(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
         return build_testbed(
-            layout, plan, run, hosts, inventory, userspace_delay=userspace_delay, lab=lab_kind(path), replay=replayed
+            TestbedRequest(layout, plan, run, hosts, inventory, userspace_delay, lab=lab_kind(path), replay=replayed)
         )
 
 
-def build_testbed(
-    layout: Layout,
-    plan: Plan,
-    run: str,
-    hosts: dict[str, RecordingHost],
-    inventory: HostsFile,
-    *,
-    userspace_delay: bool,
-    lab: str = "",
-    replay: RecordedRun | None = None,
-    pool: Executor | None = None,
-) -> Testbed:
-    """Return the testbed of these hosts without contacting them; `userspace_delay`: delays are made by a proxy.
+@dataclass(frozen=True)
+class TestbedRequest:
+    """What a testbed is built from: the plan, the run's id, and its hosts as they are connected and in the hosts file.
 
-    `pool` executes parallel calls; None makes a pool of threads.
+    `userspace_delay`: delays are made by a proxy. `pool` executes parallel calls; None makes a pool of threads.
     """
-    study, folders = plan.study, studies.service_folders(layout)
+
+    layout: Layout
+    plan: Plan
+    run: str
+    hosts: dict[str, RecordingHost]
+    inventory: HostsFile
+    userspace_delay: bool
+    lab: str = ""
+    replay: RecordedRun | None = None
+    pool: Executor | None = None
+
+
+def build_testbed(request: TestbedRequest) -> Testbed:
+    """Return the testbed of these hosts without contacting them."""
+    plan, inventory, replay = request.plan, request.inventory, request.replay
+    study, folders = plan.study, studies.service_folders(request.layout)
     drivers = tuple(inventory.with_role(study.workload.role))
     names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
-    needed = [*sorted(name for name in names if name), *([DELAY_SERVICE] if userspace_delay else [])]
+    needed = [*sorted(name for name in names if name), *([DELAY_SERVICE] if request.userspace_delay else [])]
     specs = {name: load_service(name, folders) for name in needed}
     return Testbed(
         plan=plan,
-        run=run,
-        lab=lab,
-        hosts=hosts,
+        run=request.run,
+        lab=request.lab,
+        hosts=request.hosts,
         inventory=inventory,
         drivers=drivers,
         placements=place_services(study, plan.treatments, inventory, specs, drivers),
         tools={name: base.load_tool(name) for name in study.tools_of(plan.treatments)},
-        pool=pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
+        pool=request.pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
         replayed_run=replay.id if replay else None,
         replays_plain_trials=replay is not None and not replay.has_interleaved(plan.trials),
     )

@@ -45,14 +45,14 @@ def test_report_all_index_lists_pages_and_missing_ones(site):
 
 def test_report_all_repeats_only_changed_or_requested_studies(site, layout, monkeypatch):
     ran = []
-    monkeypatch.setattr("loadbook.batch.site.run_study", lambda layout, name, *rest, **how: ran.append((name, how)))
+    monkeypatch.setattr("loadbook.batch.site.run_study", lambda layout, request, **how: ran.append(request))
     monkeypatch.setattr("loadbook.batch.site.build_report", lambda *rest: pytest.fail("not asked for"))
     from loadbook.batch.site import run_smoke_studies
 
     def names(new=False):
         ran.clear()
         list(run_smoke_studies(layout, REPLAY, new, print, print))
-        return [(name, how["new"]) for name, how in ran]
+        return [(request.study, request.new) for request in ran]
 
     assert names() == [("other-smoke", False)]
     assert names(new=True) == [(NAME, True), ("other-smoke", True)]

@@ -10,6 +10,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.execution import arm_requirements
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork
@@ -63,7 +64,7 @@ def test_ports_behind_a_firewall_are_named_by_the_doctor_and_make_trials_plain(s
     with closed_ports(spaces, "web", "81-99"):  # the first treatment's port is 80
         code, said = doctor(monkeypatch, capsys, spaces)
         events = []
-        run = run_study(layout, "small", spaces.hosts_file, on_event=events.append)
+        run = run_study(layout, RunRequest("small", spaces.hosts_file), on_event=events.append)
     assert code == 0
     assert "? web ports host driver cannot connect to port 83 of host web, which treatment again would use" in said
     assert 'or run plain trials (execution = "plain")' in said
@@ -91,7 +92,7 @@ def test_run_whose_services_need_more_memory_than_a_host_has_is_plain(lab, layou
         in (doctor(monkeypatch, capsys, lab)[1])
     )
     events = []
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
     assert any("instead of interleaved: 2 services at once, about 64.0" in event.message for event in events)
     records = [trial_record.read_trial(folder) for folder in layout.run("small", run).trials.iterdir()]
     assert [record.interleaved for record in records] == [None] * 2
@@ -101,7 +102,7 @@ def test_ports_are_not_called_reached_without_perl_on_the_client(lab, layout, mo
     broken = arm_requirements.CONNECT_PROGRAM.replace("IO::Socket::INET", "No::Such::Module")
     monkeypatch.setattr(arm_requirements, "CONNECT_PROGRAM", broken)
     assert "for all treatments at once; not tested" in doctor(monkeypatch, capsys, lab)[1]
-    run = run_study(layout, "small", lab.hosts_file)  # at once: nothing listens on these ports any more
+    run = run_study(layout, RunRequest("small", lab.hosts_file))  # at once: nothing listens on these ports any more
     records = [trial_record.read_trial(folder) for folder in layout.run("small", run).trials.iterdir()]
     assert all(record.interleaved for record in records)
 

@@ -8,6 +8,7 @@ import pytest
 
 from capacity_study import NEEDS_VEGETA, written
 from controller_processes import jobs_left, must_be_whole
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -29,7 +30,7 @@ def test_killed_run_repeats_its_block(lab: Lab, layout: Layout) -> None:
     (run,) = layout.runs("sustained")
     paths = layout.run("sustained", run)
     assert not list(paths.trials.glob("*"))
-    assert run_study(layout, "sustained", lab.hosts_file) == run
+    assert run_study(layout, RunRequest("sustained", lab.hosts_file)) == run
     must_be_whole(paths, ["t0001", "t0002"])
     assert ingest(paths).trials == 2
     wait_until(lambda: not jobs_left(lab))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dry_run_transcripts import run_held_to_dry_run
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
@@ -66,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunPaths, di
     layout.studies.mkdir(parents=True)
     (layout.studies / "staged.toml").write_text(STUDY)
     with own_lab(hosts=HOSTS) as lab:
-        paths = layout.run("staged", run_study(layout, "staged", lab.hosts_file))
+        paths = layout.run("staged", run_study(layout, RunRequest("staged", lab.hosts_file)))
         assert not list(lab.folder.glob("*/work/services/*")), "services were left behind"
     ingest(paths)
     records = [trial_record.read_trial(folder) for folder in paths.trials.iterdir()]

@@ -10,6 +10,7 @@ import pytest
 from controller_processes import jobs_left
 from full_host_disk import FILL, WRK, disk_of_its_own
 from loadbook.execution.host_state import HOST_MIN_BYTES
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loopback_labs import own_lab
 from misbehaving_tools import Ran, Rig, home_for_fakes
@@ -70,7 +71,7 @@ def test_host_disk_that_becomes_full_in_an_interleaved_block_fails_only_that_blo
     once = f'case "$PWD" in *-load/arm1) ;; *) exec "$real" "$@";; esac\n[ -e {small.bin}/done ] && exec "$real" "$@"'
     small.fake("wrk", f'{once}\ntouch {small.bin}/done\n{FILL.format(file="own")}\n"$real" "$@"')
     (small.layout.studies / "small.toml").write_text(INTERLEAVED)
-    run = run_study(small.layout, "small", small.lab.hosts_file)
+    run = run_study(small.layout, RunRequest("small", small.lab.hosts_file))
     ran = Ran(small.layout.run("small", run))
     first, second = ran.ends[:2], ran.ends[2:]
     assert any("remote disk full" in (reason or "") for _, reason in first)

@@ -17,6 +17,7 @@ import pytest
 from controller_processes import at_work_in, jobs_left, loadbook
 from interleaved_study import SMALL, project_of_small, records_of
 from loadbook.core.errors import PreflightError, UsageError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.interleaved import read_slices
@@ -38,7 +39,7 @@ def layout(tmp_path) -> Layout:
 def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     events = []
     (layout.studies / "small.toml").write_text(SMALL.replace('execution = "interleaved"\n', ""))
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
     paths, records = layout.run("small", run), records_of(layout, run)
     assert "execution: interleaved, as nothing speaks against it" in [event.message for event in events]
     assert [record.status for record in records] == ["ok"] * 2
@@ -59,8 +60,8 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
-    run = run_study(layout, "small", lab.hosts_file)
-    run_study(layout, "small", lab.hosts_file, more=1)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
+    run_study(layout, RunRequest("small", lab.hosts_file, more=1))
     paths, (record, _, later, _) = layout.run("small", run), records_of(layout, run)
     # the latency is measured in the first block only, and all blocks of the run have its slices
     lengths, later_lengths = ((r.interleaved.slice_s, r.interleaved.gap_s) for r in (record, later))
@@ -84,14 +85,14 @@ def test_load_generators_other_than_wrk_run_interleaved(lab, layout, tool):
     if not shutil.which(tool):
         pytest.skip(f"needs {tool}")
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", f'[workload]\ntool = "{tool}"'))
-    run = run_study(layout, "small", lab.hosts_file)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
 
 
 def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + WRONG_PAGE)
-    run = run_study(layout, "small", lab.hosts_file)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
     states = trial_states(read_ledger(layout.run("small", run).ledger))
     plan = {t["trial"]: t["treatment"] for t in trial_record.read_json(layout.run("small", run).plan_json)["trials"]}
     by_treatment = {plan[trial]: state for trial, state in states.items()}
@@ -107,7 +108,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_b
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     wait_until(lambda: not jobs_left(lab))
-    run = run_study(layout, "small", lab.hosts_file)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
 
@@ -121,7 +122,7 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab,
     run = layout.resolve_run("small")
     ended = [entry for entry in read_ledger(layout.run("small", run).ledger) if entry["event"] == "ended"]
     assert [(entry["status"], entry["final"]) for entry in ended] == [("cancelled", False)] * 2
-    assert run_study(layout, "small", lab.hosts_file) == run
+    assert run_study(layout, RunRequest("small", lab.hosts_file)) == run
     assert [record.attempt for record in records_of(layout, run)] == [2, 2]
 
 
@@ -144,7 +145,7 @@ def test_generator_that_hangs_ends_only_its_own_arm(rig):
     """The first arm's measurement goes on for ever; its warm-up has another folder."""
     rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
     (rig.layout.studies / "small.toml").write_text(SMALL)
-    run = run_study(rig.layout, "small", rig.lab.hosts_file)
+    run = run_study(rig.layout, RunRequest("small", rig.lab.hosts_file))
     states = trial_states(read_ledger(rig.layout.run("small", run).ledger))
     assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
     assert "wrk did not end within 5 s" in next(
@@ -155,9 +156,9 @@ def test_generator_that_hangs_ends_only_its_own_arm(rig):
 
 def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
-    recorded = run_study(layout, "small", lab.hosts_file)
+    recorded = run_study(layout, RunRequest("small", lab.hosts_file))
     hosts = layout.run("small", recorded).raw / "hosts.toml"
-    replayed = run_study(layout, "small", hosts, new=True)
+    replayed = run_study(layout, RunRequest("small", hosts, new=True))
     for before, now in zip(records_of(layout, recorded), records_of(layout, replayed), strict=True):
         assert (now.status, now.window, now.interleaved) == (before.status, before.window, before.interleaved)
         assert [s.cpu_s for s in now.services] == [s.cpu_s for s in before.services]
@@ -166,7 +167,7 @@ def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):
         pd.testing.assert_frame_equal(found[1][name], found[0][name], obj=name)
     (layout.studies / "small.toml").write_text(SMALL.replace('"interleaved"', '"plain"').replace("= 1", "= 2", 1))
     with pytest.raises(UsageError, match="whose blocks are interleaved, and the study asks for plain trials"):
-        run_study(layout, "small", hosts, new=True)
+        run_study(layout, RunRequest("small", hosts, new=True))
 
 
 def tables_without_own_times(paths: RunPaths) -> dict[str, pd.DataFrame]:
@@ -183,8 +184,8 @@ def tables_without_own_times(paths: RunPaths) -> dict[str, pd.DataFrame]:
 def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
     events = []
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
-    assert run_study(layout, "small", lab.hosts_file, more=1) == run
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
+    assert run_study(layout, RunRequest("small", lab.hosts_file, more=1)) == run
     paths = layout.run("small", run)
     executed = [(record.block, record.interleaved is not None) for record in records_of(layout, run)]
     assert executed == [(1, False)] * 2 + [(2, True)] * 2 + [(3, True)] * 2 + [(4, True)] * 2
@@ -204,7 +205,7 @@ def test_study_that_cannot_be_interleaved_is_refused_with_every_reason(lab, layo
     )
     (layout.studies / "small.toml").write_text(text)
     with pytest.raises(UsageError, match=r"jmeter cannot be stopped.*") as refused:
-        run_study(layout, "small", lab.hosts_file)
+        run_study(layout, RunRequest("small", lab.hosts_file))
     assert "the metric is latency" in refused.value.message
     assert "plain" in refused.value.hint
 
@@ -216,4 +217,4 @@ def test_port_of_a_later_arm_in_use_is_found_before_the_run(lab, layout):
         squatter.bind((web["address"], web["service_port"] + 3))  # two roles, and a port between the arms
         squatter.listen()
         with pytest.raises(PreflightError, match=f"port {web['service_port'] + 3} is in use"):
-            run_study(layout, "small", lab.hosts_file)
+            run_study(layout, RunRequest("small", lab.hosts_file))

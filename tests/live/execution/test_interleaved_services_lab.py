@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller_processes import jobs_left
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.shell import search_path
@@ -88,7 +89,7 @@ def test_services_take_turns(nodes, tmp_path, services):
         pytest.skip(f"needs {missing[0]}")
     layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(STUDY % roles)
-    run = run_study(layout, "small", nodes.hosts_file)
+    run = run_study(layout, RunRequest("small", nodes.hosts_file))
     paths = layout.run("small", run)
     records = [trial_record.read_trial(folder) for folder in sorted(paths.trials.iterdir())]
     assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
@@ -112,7 +113,7 @@ def test_load_generators_take_turns_at_a_target_that_is_not_configured(nodes, tm
         roles = f'[roles.front]\nexternal = "{place.address}:{place.port}"\n'
         text = (STUDY % roles).replace('same_as = "first"', "workload = { connections = 1 }")
         (layout.studies / "small.toml").write_text(text)
-        run = run_study(layout, "small", nodes.hosts_file)
+        run = run_study(layout, RunRequest("small", nodes.hosts_file))
     records = [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
     assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
     assert all(record.interleaved.active_s > 0 and not record.services for record in records)

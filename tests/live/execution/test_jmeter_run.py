@@ -15,6 +15,7 @@ import pytest
 
 from jmeter_home import HOME, MISSING
 from loadbook.execution.load import TIMED_WARMUP_SCRIPT
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost
@@ -53,7 +54,7 @@ def jmeter(lab: Lab) -> None:
 def test_jmeter_run_is_measured_and_ingested(jmeter: None, lab: Lab, tmp_path: Path) -> None:
     layout = with_studies(tmp_path / "home")
     (layout.studies / "jm.toml").write_text(STUDY)
-    paths = layout.run("jm", run_study(layout, "jm", lab.hosts_file))
+    paths = layout.run("jm", run_study(layout, RunRequest("jm", lab.hosts_file)))
     done = ingest(paths)
     assert done.trials == done.planned == 2
     rows = pq.read_table(paths.table("measurements")).to_pylist()

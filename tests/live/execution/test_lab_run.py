@@ -11,6 +11,7 @@ import pytest
 from controller_processes import jobs_left
 from lab_study import SMALL
 from loadbook.core.errors import PreflightError, UsageError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.ingestion.ingest import ingest
@@ -36,7 +37,7 @@ def job_folders(lab) -> set[Path]:
 
 def test_lab_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     events, jobs_before = [], job_folders(lab)
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
     paths = layout.run("small", run)
     records = [trial_record.read_trial(paths.trial(f"t000{i}")) for i in range(1, 5)]
     assert [r.status for r in records] == ["ok"] * 4
@@ -60,7 +61,7 @@ def test_lab_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
 def test_preflight_reports_every_problem_before_the_first_trial(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "\n[roles.store]\n[roles.balancer]\n")
     with pytest.raises(PreflightError) as refused:
-        run_study(layout, "small", lab.hosts_file)
+        run_study(layout, RunRequest("small", lab.hosts_file))
     assert [p.split(" (")[0] for p in refused.value.problems] == [
         "no host has the role 'store'",
         "no host has the role 'balancer'",
@@ -75,19 +76,19 @@ def test_preflight_finds_a_port_in_use(lab, layout):
         squatter.bind((web["address"], web["service_port"]))
         squatter.listen()
         with pytest.raises(PreflightError, match=f"host web: port {web['service_port']} is in use"):
-            run_study(layout, "small", lab.hosts_file)
+            run_study(layout, RunRequest("small", lab.hosts_file))
 
 
 def test_run_that_cannot_start_releases_its_locks(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + "[roles.driver]\nloss = 0.1\n")
     with pytest.raises(UsageError, match="lost packets can only be made by the kernel"):
-        run_study(layout, "small", lab.hosts_file)
+        run_study(layout, RunRequest("small", lab.hosts_file))
     assert not lab_lock_owners(lab.folder / "driver" / "work")
 
 
 def test_wrong_page_makes_the_trial_invalid_and_the_run_continues(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", '[workload]\npath = "/nothing-here"'))
-    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    run = run_study(layout, RunRequest("small", lab.hosts_file, blocks=1))
     ended = trial_states(read_ledger(layout.run("small", run).ledger))
     assert {s.status for s in ended.values()} == {"invalid"}
     assert all("/nothing-here answered 404" in s.reason and s.attempt == 1 for s in ended.values())
@@ -96,4 +97,4 @@ def test_wrong_page_makes_the_trial_invalid_and_the_run_continues(lab, layout):
 
 def test_unknown_study_is_a_usage_error(lab, layout):
     with pytest.raises(UsageError, match="no study 'smal'"):
-        run_study(layout, "smal", lab.hosts_file)
+        run_study(layout, RunRequest("smal", lab.hosts_file))

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from loadbook.core.errors import PreflightError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import read_hosts
@@ -73,7 +74,7 @@ def asked(host: Host, text: str) -> str:
 
 @pytest.mark.root
 def test_namespace_run_applies_kernel_changes_and_reverts_them(spaces, layout):
-    paths = layout.run("paths", run_study(layout, "paths", spaces.hosts_file))
+    paths = layout.run("paths", run_study(layout, RunRequest("paths", spaces.hosts_file)))
     records = {
         record["treatment"]: record
         for path in (*paths.failed.glob("*/trial.json"), *paths.trials.glob("*/trial.json"))
@@ -106,7 +107,7 @@ def test_namespace_run_without_permission_changes_nothing(lab, layout):
     (layout.root / "known_hosts").write_bytes((lab.folder / "known_hosts").read_bytes())
     (layout.studies / "paths.toml").write_text(text)
     with pytest.raises(PreflightError) as refused:
-        run_study(layout, "paths", file)
+        run_study(layout, RunRequest("paths", file))
     (problem,) = refused.value.problems
     assert problem.startswith("host web: service nft-dnat, treatment dnat")
     assert "needs nft, sysctl, cgroup, which the hosts file does not allow" in problem

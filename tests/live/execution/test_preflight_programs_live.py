@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import PreflightError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from recorded_run import with_studies
 from toy_service import toy_service
@@ -44,7 +45,7 @@ def test_preflight_shows_the_error_of_a_refused_configuration_once_and_what_to_d
     file.write_text(file.read_text().replace("[commands]", CHECK) + REFUSING)
     (layout.studies / "small.toml").write_text(STUDY)
     with pytest.raises(PreflightError) as caught:
-        run_study(layout, "small", lab.hosts_file)
+        run_study(layout, RunRequest("small", lab.hosts_file))
     problem = "host web: toy refuses its configuration (exit code 1): wrong: no port"
     assert caught.value.problems == [f"treatments hello, goodbye, role web: {problem}"]
     assert caught.value.message.count("no port") == 1 and "note: hello" not in caught.value.message

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
@@ -79,7 +80,7 @@ def run(
     (service / "brief.py").write_text(PROGRAM)
     hosts = lab.folder / "roles.toml"
     hosts.write_text(lab.hosts_file.read_text().replace('["web"]', '["web", "spare", "extra"]'))
-    paths = layout.run("roles", run_study(layout, "roles", hosts))
+    paths = layout.run("roles", run_study(layout, RunRequest("roles", hosts)))
     folders = [folder for place in (paths.trials, paths.failed) if place.is_dir() for folder in place.iterdir()]
     yield paths, {record.treatment: record for record in map(trial_record.read_trial, folders)}
 

@@ -8,6 +8,7 @@ import pytest
 
 import loadbook
 from lab_study import ON_A_BUSY_MACHINE
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import doubt_messages
@@ -44,7 +45,7 @@ def test_line_that_is_not_in_force_is_one_doubt_with_its_treatment(execution, la
     line = f"{{% if worker_processes == 2 %}}\nworker_rlimit_nofile {LIMIT};\n{{% endif %}}\n"
     (layout.studies / "own.conf").write_text(line + template.read_text())
     (layout.studies / "refused.toml").write_text(STUDY.replace("EXECUTION", execution))
-    paths = layout.run("refused", run_study(layout, "refused", lab.hosts_file))
+    paths = layout.run("refused", run_study(layout, RunRequest("refused", lab.hosts_file)))
     ingest(paths)
     records = [trial_record.read_trial(folder) for folder in paths.trials.iterdir()]
     warned = {record.treatment: record.services[0].warnings for record in records}

@@ -9,6 +9,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.core.errors import PreflightError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from ports import held_port
@@ -29,7 +30,7 @@ def test_system_mode_without_permission_is_refused(lab, own, tmp_path):
     with pytest.raises(
         PreflightError, match=r"host web: service own-nginx: needs system, which the hosts file does not"
     ):
-        run_study(layout, "own", lab.hosts_file)
+        run_study(layout, RunRequest("own", lab.hosts_file))
     own.must_be_as_before()
 
 
@@ -57,7 +58,7 @@ def distribution(spaces) -> Iterator[Host]:
 def test_system_mode_leaves_the_packaged_nginx_unchanged(spaces, distribution, tmp_path, record_property):
     before, page = tree(distribution), server(distribution)
     layout = project(tmp_path, "nginx", "sendfile", ["off", "on"])
-    done = records(layout, run_study(layout, "own", spaces.hosts_file))
+    done = records(layout, run_study(layout, RunRequest("own", spaces.hosts_file)))
     assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}, done
     assert list(done["one"]["changes"]["web"]) == ["/etc/nginx/loadbook/index.html", "/etc/nginx/nginx.conf", "nginx"]
     assert tree(distribution) == before

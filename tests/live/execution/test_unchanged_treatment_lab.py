@@ -8,6 +8,7 @@ import pandas as pd
 
 import loadbook
 from lab_study import ON_A_BUSY_MACHINE
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from recorded_run import with_studies
@@ -45,7 +46,7 @@ def test_treatment_that_changes_nothing_is_named_before_the_load_and_doubted_aft
     (layout.studies / "own.conf").write_text("".join(lines))
     (layout.studies / "forgotten.toml").write_text(STUDY)
     events = []
-    run = run_study(layout, "forgotten", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("forgotten", lab.hosts_file), on_event=events.append)
     warnings = [event.message for event in events if event.kind == "note" and "changes nothing" in event.message]
     assert warnings == [f"warning: treatment nopush changes nothing: {TEXT}"]
     paths = layout.run("forgotten", run)

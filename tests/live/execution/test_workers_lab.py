@@ -9,6 +9,7 @@ import pytest
 
 import loadbook
 from lab_study import ON_A_BUSY_MACHINE
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import doubt_messages
@@ -49,7 +50,7 @@ def test_automatic_workers_beyond_the_cpus_of_the_host_are_a_doubt_and_a_chosen_
     template = Path(loadbook.__file__).with_name("services") / "nginx" / "nginx.conf.j2"
     (layout.studies / "own.conf").write_text(template.read_text())
     (layout.studies / "workers.toml").write_text(STUDY.replace("KEYS", 'config = "own.conf"' if own_file else ""))
-    paths = layout.run("workers", run_study(layout, "workers", lab.hosts_file))
+    paths = layout.run("workers", run_study(layout, RunRequest("workers", lab.hosts_file)))
     ingest(paths)
     services = {r.treatment: r.services[0] for r in map(trial_record.read_trial, paths.trials.iterdir())}
     assert {name: (s.workers.count, s.workers.automatic) for name, s in services.items()} == {

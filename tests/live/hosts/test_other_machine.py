@@ -15,6 +15,7 @@ import pytest
 from test_jobs_controller_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab, lab_lock_owners
 from loadbook.hosts.remote import connect
@@ -91,10 +92,10 @@ def test_run_is_not_resumed_on_another_machine(own: tuple[Lab, Callable[[], None
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(layout, "small", lab.hosts_file, on_event=interrupted)
+        run_study(layout, RunRequest("small", lab.hosts_file), on_event=interrupted)
     displace()
     with pytest.raises(UsageError, match=r"host web: machine was [0-9a-f]{16}, is [0-9a-f]{16}") as refused:
-        run_study(layout, "small", lab.hosts_file)
+        run_study(layout, RunRequest("small", lab.hosts_file))
     assert "--new" in refused.value.hint
     assert not lab_lock_owners(lab.folder / "web/work")
     record_property("seen", refused.value.message.splitlines()[-1].strip())

@@ -12,6 +12,7 @@ from loadbook.core.errors import UsageError
 from loadbook.execution import background_load, session
 from loadbook.execution.background_load import parse_background_load
 from loadbook.execution.power import PowerForecast, noise_cost_text
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.hosts.host import CommandResult
@@ -96,7 +97,9 @@ def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp
         return False
 
     with pytest.raises(UsageError, match="not started: other programs use the hosts") as refused:
-        run_study(layout, STUDY, layout.root / hosts, on_event=lambda e: events.append(e.line()), confirm=refuse)
+        run_study(
+            layout, RunRequest(STUDY, layout.root / hosts), on_event=lambda e: events.append(e.line()), confirm=refuse
+        )
     assert questions == ["Other programs use these hosts. Start the run all the same?"]
     assert "--yes" in refused.value.hint and not layout.runs(STUDY)
     warnings = [line for line in events if line.startswith("warning: ")]

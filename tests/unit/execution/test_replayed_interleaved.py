@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from loadbook.execution.progress import Progress
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import execution_text
@@ -39,7 +40,7 @@ def tables(paths: RunPaths) -> dict[str, pd.DataFrame]:
 
 def test_replay_of_interleaved_blocks_reproduces_the_recorded_tables_and_records(layout):
     recorded = layout.run(STUDY, layout.resolve_run(STUDY))
-    replayed = layout.run(STUDY, run_study(layout, STUDY, recorded.raw / "hosts.toml", new=True))
+    replayed = layout.run(STUDY, run_study(layout, RunRequest(STUDY, recorded.raw / "hosts.toml", new=True)))
     before, now = tables(recorded), tables(replayed)
     for name in TABLES:
         pd.testing.assert_frame_equal(now[name], before[name], obj=name)
@@ -61,7 +62,7 @@ def test_recorded_interleaved_run_tells_rates_and_latencies_of_different_blocks(
 
 def test_interleaved_block_reports_its_phases_and_one_time_left_for_all_arms(layout):
     recorded, events = layout.run(STUDY, layout.resolve_run(STUDY)), list[Progress]()
-    run_study(layout, STUDY, recorded.raw / "hosts.toml", new=True, on_event=events.append)
+    run_study(layout, RunRequest(STUDY, recorded.raw / "hosts.toml", new=True), on_event=events.append)
     own = [event for event in events if event.block == 2 and event.kind != "note"]
     begun, phases = own[0], [event for event in own if event.kind == "phase"]
     assert (begun.kind, begun.beside, begun.place) == ("trial-started", 2, ["block 2 of 3"])

@@ -13,6 +13,7 @@ from loadbook.batch.index import write_index
 from loadbook.cli import main
 from loadbook.core.errors import UsageError
 from loadbook.execution import select
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.html import write_summary
@@ -111,7 +112,7 @@ def test_replay_refuses_another_configuration_or_load(layout, hosts):
     ]:
         spec = f'include = "{STUDY}.toml"\nname = "{name}"\n[subsets]\nrecorded = ["baseline-auto"]\n{change}\n'
         (layout.studies / f"{name}.toml").write_text(spec)
-        run = run_study(layout, name, hosts, blocks=1)
+        run = run_study(layout, RunRequest(name, hosts, blocks=1))
         record = read_trial(next(layout.run(name, run).failed.iterdir()))
         assert record.status == "invalid"
         assert re.search(reason, record.reason)
@@ -120,16 +121,18 @@ def test_replay_refuses_another_configuration_or_load(layout, hosts):
 def test_replay_reports_missing_recordings_before_the_run(layout, hosts):
     said = []
     with pytest.raises(UsageError, match=r"does not hold:\n  t0033: \S+ in block 9\n"):
-        run_study(layout, STUDY, hosts, blocks=9, new=True, on_event=said.append)
+        run_study(layout, RunRequest(STUDY, hosts, blocks=9, new=True), on_event=said.append)
     assert [event.message for event in said] == []
     with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
-        run_study(layout, STUDY, hosts, subset="all", new=True)
+        run_study(layout, RunRequest(STUDY, hosts, subset="all", new=True))
 
 
 def test_run_is_announced_after_every_check_and_before_its_folder_is_there(layout, hosts):
     said = []
     run = run_study(
-        layout, STUDY, hosts, blocks=1, new=True, on_event=lambda event: said.append((event, layout.runs(STUDY)))
+        layout,
+        RunRequest(STUDY, hosts, blocks=1, new=True),
+        on_event=lambda event: said.append((event, layout.runs(STUDY))),
     )
     ((number, there),) = [(k, there) for k, (event, there) in enumerate(said) if event.run]
     assert said[number][0].message.startswith(f"new run {run}: 4 trials") and run not in there
@@ -144,12 +147,12 @@ def test_replays_of_two_studies_started_in_one_second_do_not_collide(layout, hos
 
     def meanwhile(event):
         if event.kind == "trial-ended" and event.done == 2:
-            run_study(layout, "other", hosts, blocks=1, new=True, on_event=look)
+            run_study(layout, RunRequest("other", hosts, blocks=1, new=True), on_event=look)
 
     def look(event):
         folders.append({path.name for path in layout.replay.iterdir()})
 
-    run = run_study(layout, STUDY, hosts, blocks=1, new=True, on_event=meanwhile)
+    run = run_study(layout, RunRequest(STUDY, hosts, blocks=1, new=True), on_event=meanwhile)
     assert folders[-1] == {f"{study}-{run}-{alias}" for study in (STUDY, "other") for alias in ("driver", "web")}
     for study in (STUDY, "other"):
         assert [read_trial(folder).status for folder in layout.run(study, run).trials.iterdir()] == ["ok"] * 4
@@ -161,20 +164,20 @@ def test_interrupted_replay_is_resumed_and_never_mixed_with_a_measured_run(layou
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(layout, STUDY, hosts, blocks=1, on_event=interrupt)
+        run_study(layout, RunRequest(STUDY, hosts, blocks=1), on_event=interrupt)
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     run_json = read_json(paths.run_json)
     write_json(paths.run_json, run_json | {"replay": None})
     with pytest.raises(UsageError, match="begun on real hosts") as refused:
-        run_study(layout, STUDY, hosts)
+        run_study(layout, RunRequest(STUDY, hosts))
     assert "--new" in refused.value.hint
     write_json(paths.run_json, run_json)
-    assert run_study(layout, STUDY, hosts) == paths.raw.name
+    assert run_study(layout, RunRequest(STUDY, hosts)) == paths.raw.name
     assert ingest(paths).trials == 4
 
 
 def test_readme_replay_example_runs_offline(layout, hosts):
-    run = run_study(layout, "nginx-directives-smoke", hosts)
+    run = run_study(layout, RunRequest("nginx-directives-smoke", hosts))
     paths = layout.run("nginx-directives-smoke", run)
     found = ingest(paths)
     assert (found.planned, found.trials) == (24, 24)

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, read_ledger, store_added_files
@@ -72,7 +73,7 @@ def test_verify_reports_a_missing_or_damaged_ledger(layout, raw, harm, kind):
 
 
 def test_every_file_of_a_new_run_has_a_checksum(layout, raw, monkeypatch, capsys):
-    paths = layout.run(STUDY, run_study(layout, STUDY, raw / "hosts.toml", blocks=1))
+    paths = layout.run(STUDY, run_study(layout, RunRequest(STUDY, raw / "hosts.toml", blocks=1)))
     result = verify_run(paths)
     assert (result.findings, result.uncovered) == ([], [])
     assert set(read_ledger(paths.ledger)[-1]["files"]) >= {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import CommandError, HostTimeoutError, LostError, ToolError, UnreachableError
 from loadbook.execution import testbed
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.store.ledger import read_ledger
 from loadbook.store.trial_record import read_json
@@ -94,10 +95,10 @@ def test_attempt_with_any_host_failure_ends_in_one_matching_status(number, call,
         layout = copy_recorded_run(Path(folder))
         hosts, before = run_of(layout) / "hosts.toml", layout.runs(STUDY)
         try:
-            run_study(layout, STUDY, hosts, blocks=1, new=True)
+            run_study(layout, RunRequest(STUDY, hosts, blocks=1, new=True))
         except KeyboardInterrupt:
             assert fault == "interrupt"
-            run_study(layout, STUDY, hosts)
+            run_study(layout, RunRequest(STUDY, hosts))
         (run,) = set(layout.runs(STUDY)) - set(before)
         paths = layout.run(STUDY, run)
         ended = [e for e in read_ledger(paths.ledger) if e["event"] == "ended"]

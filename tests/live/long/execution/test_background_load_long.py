@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab_study import ON_A_BUSY_MACHINE
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
@@ -45,7 +46,7 @@ def test_background_load_is_reported_before_the_run_and_flagged_on_the_trial(lab
     cpus = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]["cpus"]
     said: list[str] = []
     with foreign_load(cpus):
-        run = run_study(layout, "small", lab.hosts_file, on_event=lambda event: said.append(event.line()))
+        run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=lambda event: said.append(event.line()))
     before = said[: next(k for k, line in enumerate(said) if "t0001" in line)]
     warned = [line for line in before if line.startswith("warning: host web: other programs use ")]
     assert warned, before

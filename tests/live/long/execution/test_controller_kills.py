@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import at_work_in, digests, jobs_left, loadbook, must_be_whole
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.hosts.lab import Lab
@@ -52,7 +53,7 @@ _fork.set_forkserver_preload(["__main__", "loadbook.execution.session", "loadboo
 
 
 def begin(layout: Layout, lab: Lab) -> BaseProcess:
-    process = _fork.Process(target=run_study, args=(layout, "killed", lab.hosts_file), daemon=True)
+    process = _fork.Process(target=run_study, args=(layout, RunRequest("killed", lab.hosts_file)), daemon=True)
     process.start()
     return process
 

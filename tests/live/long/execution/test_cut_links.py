@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import loadbook, must_be_whole
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Job
 from loadbook.hosts.lab import Lab
@@ -107,7 +108,7 @@ def test_trial_continues_during_a_link_failure(spaces, layout, record_property):
             time.sleep(CUT_S)
 
     with meanwhile(cut):
-        run_study(layout, "cut", spaces.hosts_file)
+        run_study(layout, RunRequest("cut", spaces.hosts_file))
     must_be_whole(paths_of(layout), trials)
     first = trial_record.read_trial(paths_of(layout).trial("t0001"))
     assert (first.attempt, first.status, first.reconnects) == (1, "ok", 1)

@@ -8,6 +8,7 @@ import pytest
 
 from full_host_disk import FILL, WRK, disk_of_its_own
 from loadbook.core.errors import LoadbookError, PreflightError
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loopback_labs import own_lab
 from misbehaving_tools import Ran, Rig, home_for_fakes
@@ -34,15 +35,15 @@ def test_host_disk_that_stays_full_stops_the_run_until_space_is_free(small, reco
     small.fake("wrk", f'[ -e {small.bin}/fine ] || {{ {FILL.format(file=filler)}; }}\nexec "$real" "$@"')
     small.study(WRK, blocks=5)
     with pytest.raises(LoadbookError) as stopped:
-        run_study(small.layout, "rude", small.lab.hosts_file)
+        run_study(small.layout, RunRequest("rude", small.lab.hosts_file))
     assert stopped.value.exit_code == 3
     assert "3 trials in a row were lost, the last because reset: host driver: remote disk full: " in str(stopped.value)
     record_property("seen", str(stopped.value).replace(str(small.lab.folder), "..."))
     with pytest.raises(PreflightError, match=r"host driver: .* free at .*, .* needed"):
-        run_study(small.layout, "rude", small.lab.hosts_file)
+        run_study(small.layout, RunRequest("rude", small.lab.hosts_file))
     (small.bin / "fine").touch()
     for file in filler.parent.glob("filler*"):
         file.unlink()
-    ran = Ran(small.layout.run("rude", run_study(small.layout, "rude", small.lab.hosts_file)))
+    ran = Ran(small.layout.run("rude", run_study(small.layout, RunRequest("rude", small.lab.hosts_file))))
     assert [status for status, _ in ran.ends] == ["ok"] * 5
     assert len(list(ran.paths.failed.iterdir())) == 3

@@ -40,6 +40,7 @@ CONTROLLER = """
 import json, os, sys
 from pathlib import Path
 from loadbook.store.paths import Layout
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 
 lab, every = Path(sys.argv[2]), int(sys.argv[3])
@@ -52,7 +53,7 @@ def sample(event):
                  "remote_files": sum(1 for _ in lab.glob("*/work/**/*"))}
         print(json.dumps(found), flush=True)
 
-run_study(Layout(Path(sys.argv[1])), "soak", lab / "hosts.toml", on_event=sample)
+run_study(Layout(Path(sys.argv[1])), RunRequest("soak", lab / "hosts.toml"), on_event=sample)
 """
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from command_line import exit_code
 from dry_run_transcripts import run_held_to_dry_run
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
@@ -35,7 +36,7 @@ def own(lab, tmp_path) -> Iterator[OwnServer]:
 def test_system_mode_run_records_the_hosts_own_server(own, tmp_path):
     layout = project(tmp_path, "own-nginx", "workers", [1, 2])
     notes = []
-    run = run_study(layout, "own", own.hosts_file, on_event=lambda event: notes.append(event.message))
+    run = run_study(layout, RunRequest("own", own.hosts_file), on_event=lambda event: notes.append(event.message))
     own.must_be_as_before()
     done = records(layout, run)
     assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}
@@ -53,7 +54,7 @@ def test_system_mode_run_records_the_hosts_own_server(own, tmp_path):
 def test_system_mode_trial_with_failed_bind_is_invalid(own, tmp_path, record_property):
     with socket.create_server((own.host.address, 0)) as taken:
         layout = project(tmp_path, "own-nginx", "listen", ["unset", f"{own.host.address}:{taken.getsockname()[1]}"])
-        done = records(layout, run_study(layout, "own", own.hosts_file))
+        done = records(layout, run_study(layout, RunRequest("own", own.hosts_file)))
     own.must_be_as_before()
     assert done["one"]["status"] == "ok"
     assert done["other"]["status"] == "invalid"
@@ -65,7 +66,9 @@ def test_system_mode_trial_with_failed_bind_is_invalid(own, tmp_path, record_pro
 def test_next_run_restores_leftover_changes_and_reports(own, tmp_path, record_property):
     left_by_a_crash(own)
     layout, notes = project(tmp_path, "own-nginx", "workers", [1, 2]), []
-    run_study(layout, "own", own.hosts_file, subset="all", on_event=lambda event: notes.append(event.message))
+    run_study(
+        layout, RunRequest("own", own.hosts_file, subset="all"), on_event=lambda event: notes.append(event.message)
+    )
     assert f"host web: put back what was left changed: {own.tree} (nginx runs with its own files again)" in notes
     own.must_be_as_before()
     record_property("seen", "the next run of anything finds it, repairs it, says it")
@@ -146,7 +149,7 @@ def test_system_mode_leaves_other_packaged_servers_unchanged(spaces, tmp_path, s
         wait_until(lambda: host.exists(pid_file))
         seen = TREE.replace("/etc/nginx", folder)
         before, page = host.script(seen, timeout_s=PATIENCE_S).stdout, server(host)
-        done = records(layout, run_study(layout, "own", spaces.hosts_file))
+        done = records(layout, run_study(layout, RunRequest("own", spaces.hosts_file)))
         assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}, done
         for record in done.values():
             (own,) = [one for one in record["services"] if one["service"] == name]

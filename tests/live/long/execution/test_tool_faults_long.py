@@ -10,6 +10,7 @@ import pytest
 from command_line import exit_code
 from loadbook.core.errors import PreflightError
 from loadbook.execution import load
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts import sshd
 from loadbook.store.trial_record import read_json
@@ -41,7 +42,7 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
         own.write_text(own.read_text().replace("python3", "no-such-server"))
         rig.study(WRK)
         with pytest.raises(PreflightError) as refused:
-            run_study(rig.layout, "rude", lab.hosts_file)
+            run_study(rig.layout, RunRequest("rude", lab.hosts_file))
         assert refused.value.problems == [
             "host driver: wrk is not installed (apt-get install wrk)",
             "host driver-2: wrk is not installed (apt-get install wrk)",

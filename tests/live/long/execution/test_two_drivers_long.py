@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.store.tables import load_run
 from loopback_labs import own_lab
@@ -27,7 +28,7 @@ def test_latencies_of_two_drivers_are_merged_from_requests(lab, layout):
     spec = layout.studies / "logs.toml"
     spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
     events = []
-    run = run_study(layout, "logs", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("logs", lab.hosts_file), on_event=events.append)
     said = [event.message for event in events if event.kind == "note"]
     assert "the load is shared among driver, driver-2" in said
     assert any(line.startswith("latency of several drivers has a total only where") for line in said)

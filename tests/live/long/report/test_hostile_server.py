@@ -14,6 +14,7 @@ import pytest
 from chromium import BINARY, Chrome
 from hostile_texts import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
 from loadbook.execution.progress import Progress
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -119,7 +120,7 @@ def test_report_of_a_run_against_a_hostile_server_has_no_active_content(
     def hear(event: Progress) -> None:
         lines.append(event.line())
 
-    run = run_study(layout, "hostile-server", lab.hosts_file, on_event=hear)
+    run = run_study(layout, RunRequest("hostile-server", lab.hosts_file), on_event=hear)
     assert all(silent(line) and "\n" not in line for line in lines)
     paths = layout.run("hostile-server", run)
     plan = read_json(paths.plan_json)

@@ -16,6 +16,7 @@ from capacity_study import (
     written,
     written_for_external_targets,
 )
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -34,7 +35,7 @@ def test_rate_above_the_limit_of_the_hosts_file_ends_the_search_with_its_reason(
     text = lab.hosts_file.read_text()
     capped = lab.hosts_file.with_name("capped.toml")
     capped.write_text(text.replace('[hosts."web"]', '[hosts."web"]\nmax_requests_per_s = 95', 1))
-    summary = ingest(layout.run("sustained", run_study(layout, "sustained", capped)))
+    summary = ingest(layout.run("sustained", run_study(layout, RunRequest("sustained", capped))))
     assert summary.valid == 0
     assert "95 at most" in summary.causes[0][0] and "90 requests/s met the objective" in summary.causes[0][0]
 
@@ -43,7 +44,7 @@ def test_two_drivers_share_the_rate_and_their_times_are_merged(layout: Layout) -
     written(layout, start=150)
     keep_only_four_slots(layout)
     with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as lab:
-        paths = layout.run("sustained", run_study(layout, "sustained", lab.hosts_file))
+        paths = layout.run("sustained", run_study(layout, RunRequest("sustained", lab.hosts_file)))
     assert ingest(paths).valid == 1
     (record,) = records_of(paths)
     assert record.capacity is not None
@@ -61,7 +62,7 @@ def test_load_generator_that_is_late_is_no_miss_of_the_server(lab: Lab, layout: 
     keep_only_four_slots(layout)
     study = layout.studies / "sustained.toml"
     study.write_text(study.read_text().replace("connections = 8", "connections = 2\nmax_connections = 2"))
-    paths = layout.run("sustained", run_study(layout, "sustained", lab.hosts_file))
+    paths = layout.run("sustained", run_study(layout, RunRequest("sustained", lab.hosts_file)))
     summary = ingest(paths)
     assert summary.valid == 0
     for cause, _ in summary.causes:
@@ -74,7 +75,7 @@ def test_server_that_dies_above_its_capacity_has_missed_the_objective(lab: Lab, 
     use_fragile_service(layout)
     keep_only_four_slots(layout)
     notes: list[str] = []
-    run = run_study(layout, "sustained", lab.hosts_file, on_event=lambda event: notes.append(event.message))
+    run = run_study(layout, RunRequest("sustained", lab.hosts_file), on_event=lambda event: notes.append(event.message))
     paths = layout.run("sustained", run)
     assert ingest(paths).valid == 1, notes
     (record,) = records_of(paths)
@@ -94,7 +95,7 @@ def test_capacities_of_servers_that_loadbook_does_not_start(lab: Lab, layout: La
     ):
         places = [f"{server.rendered.context.address}:{server.port}" for server in (four, five)]
         written_for_external_targets(layout, *places)
-        run = run_study(layout, "sustained", lab.hosts_file)
+        run = run_study(layout, RunRequest("sustained", lab.hosts_file))
     paths = layout.run("sustained", run)
     assert ingest(paths).valid == 2
     for record in records_of(paths):
@@ -109,7 +110,7 @@ def test_load_generator_that_is_too_weak_ends_the_search_and_says_what_it_could(
     keep_only_four_slots(layout)
     study = layout.studies / "sustained.toml"
     study.write_text(study.read_text().replace("driver_cpu = 1.0", "driver_cpu = 0.35\ndriver_cpu_doubt = 0.35"))
-    summary = ingest(layout.run("sustained", run_study(layout, "sustained", lab.hosts_file)))
+    summary = ingest(layout.run("sustained", run_study(layout, RunRequest("sustained", lab.hosts_file))))
     assert summary.valid == 0
     for cause, _ in summary.causes:
         assert "busy while measuring" in cause or "the one thread of vegeta used" in cause, cause

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capacity_study import NEEDS_VEGETA, records_of, written
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.shell import search_path
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.timeout(300), NEEDS_VEGETA]
 
 def test_objective_that_nothing_meets_is_searched_in_two_blocks_only(lab: Lab, layout: Layout) -> None:
     written(layout, within_s=0.015, start=100, blocks=3)
-    run = run_study(layout, "sustained", lab.hosts_file)
+    run = run_study(layout, RunRequest("sustained", lab.hosts_file))
     paths = layout.run("sustained", run)
     summary = ingest(paths)
     assert summary.valid == 0
@@ -40,7 +41,7 @@ def test_search_finds_known_capacities_with_every_probe_on_record(
         pytest.skip("needs k6")
     written(layout, blocks=blocks, tool=tool)
     notes: list[str] = []
-    run = run_study(layout, "sustained", lab.hosts_file, on_event=lambda event: notes.append(event.message))
+    run = run_study(layout, RunRequest("sustained", lab.hosts_file), on_event=lambda event: notes.append(event.message))
     paths = layout.run("sustained", run)
     done = ingest(paths)
     assert done.valid == done.planned == 2 * blocks, (done.causes, notes)

@@ -6,6 +6,7 @@ import pytest
 
 from capacity_study import NEEDS_VEGETA, records_of, use_fragile_service, written_to_certify
 from loadbook.analyses.certified_rates.compute import judged_rates_of
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -21,7 +22,7 @@ def test_rates_below_the_capacity_are_certified_and_those_above_refuted(lab: Lab
     written_to_certify(layout)
     if service == "fragile":
         use_fragile_service(layout)
-    run = run_study(layout, "sustained", lab.hosts_file)
+    run = run_study(layout, RunRequest("sustained", lab.hosts_file))
     paths = layout.run("sustained", run)
     assert ingest(paths).valid == 15  # a missed objective is a result
     found = judged_rates_of(load_run(layout, "sustained", run), 0.95)

@@ -8,6 +8,7 @@ import pytest
 from controller_processes import jobs_left
 from dry_run_transcripts import run_held_to_dry_run
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
@@ -36,7 +37,7 @@ driver_cpu = 1.0
 )
 def test_study_that_asks_for_cpu_time_per_response_measures_it(lab, layout, execution, metric) -> None:
     (layout.studies / "cost.toml").write_text(STUDY.format(metric=metric, execution=execution))
-    run = run_study(layout, "cost", lab.hosts_file)
+    run = run_study(layout, RunRequest("cost", lab.hosts_file))
     paths = layout.run("cost", run)
     records = [trial_record.read_trial(folder) for folder in sorted(paths.trials.iterdir())]
     assert [record.status for record in records] == ["ok"] * 2

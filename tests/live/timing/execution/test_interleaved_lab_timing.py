@@ -7,6 +7,7 @@ import pytest
 from controller_processes import jobs_left
 from interleaved_study import SMALL, project_of_small, records_of
 from loadbook.execution import services
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import execution_text
@@ -27,7 +28,7 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
     (layout.studies / "small.toml").write_text(text)
     events = []
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
     paths, records = layout.run("small", run), records_of(layout, run)
     assert [(record.status, record.interleaved) for record in records] == [("ok", None)] * 2
     (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
@@ -39,7 +40,7 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     data = load_run(layout, "small")
     assert data.study.execution == "plain"
     assert "instead of interleaved: the slowest arm answers in" in execution_text(data)
-    assert run_study(layout, "small", lab.hosts_file, more=1) == run
+    assert run_study(layout, RunRequest("small", lab.hosts_file, more=1)) == run
     assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
 
 
@@ -47,7 +48,7 @@ def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 24") + "keepalive_timeout = 1\n"
     (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
     events = []
-    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
     assert [(record.status, record.interleaved) for record in records_of(layout, run)] == [("ok", None)] * 3
     (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
     assert "web closes connections after 1\N{NO-BREAK SPACE}s without requests" in message
@@ -56,7 +57,7 @@ def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain
 def test_run_with_blocks_for_latencies_whose_slices_are_too_long_is_plain_as_a_whole(lab, layout):
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
     (layout.studies / "small.toml").write_text(text.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
-    run = run_study(layout, "small", lab.hosts_file)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
     assert [(r.block, r.interleaved) for r in records_of(layout, run)] == [(1, None)] * 2 + [(2, None)] * 2
     assert ingest(layout.run("small", run)).valid == 4
     data = load_run(layout, "small")
@@ -70,7 +71,7 @@ def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, lay
     monkeypatch.setattr(services, "read_cpu_time", lambda *given: read(*given)._replace(machine=elsewhere))
     text = SMALL.replace("blocks = 1", "blocks = 1\nslices = [0.05, 0.1]")
     (layout.studies / "small.toml").write_text(text)
-    run = run_study(layout, "small", lab.hosts_file)
+    run = run_study(layout, RunRequest("small", lab.hosts_file))
     for record in records_of(layout, run):
         # the latency of a busy machine may ask for longer ones
         assert record.interleaved.slice_s == pytest.approx(max(0.05, 10 * record.interleaved.gap_s))
@@ -78,6 +79,6 @@ def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, lay
         assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
         assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()
     assert jobs_left(lab) == []
-    replayed = run_study(layout, "small", layout.run("small", run).raw / "hosts.toml", new=True)
+    replayed = run_study(layout, RunRequest("small", layout.run("small", run).raw / "hosts.toml", new=True))
     both = zip(records_of(layout, run), records_of(layout, replayed), strict=True)
     assert all(before.interleaved == now.interleaved for before, now in both)

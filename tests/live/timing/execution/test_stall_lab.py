@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from controller_processes import at_work_in, jobs_left
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
@@ -122,7 +123,7 @@ def test_arms_whose_server_was_stopped_in_mid_block_are_found_and_no_other(lab: 
     # in the plan's order: the arm of a stop is drawn, too
     thread = threading.Thread(target=freeze_arms, args=(lab, {k + 2: stop_s for k, stop_s in enumerate(STOPS_S)}))
     thread.start()
-    run = run_study(layout, "frozen", lab.hosts_file)
+    run = run_study(layout, RunRequest("frozen", lab.hosts_file))
     thread.join(60)
     never_1, never_2, short, *long = stalls_of_block(layout, run).values()
     assert (never_1, never_2, long) == ([], [], [["invalid"], ["invalid"]])
@@ -135,5 +136,5 @@ def test_slow_arms_with_few_long_slices_are_not_reported_as_stalled(lab: Lab, la
     """A mean latency of some 27 ms asks for slices of half a second, of which a trial of 1 s has two or three."""
     text = INTERLEAVED.format(duration_s=1) + "[roles.web.vars]\nset_steps = 10000\n"
     (layout.studies / "frozen.toml").write_text(text)
-    run = run_study(layout, "frozen", lab.hosts_file)
+    run = run_study(layout, RunRequest("frozen", lab.hosts_file))
     assert list(stalls_of_block(layout, run).values()) == [[], []]

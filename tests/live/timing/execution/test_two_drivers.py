@@ -14,6 +14,7 @@ from controller_processes import jobs_left
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_duration
+from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.tables import load_run
@@ -31,7 +32,7 @@ def lab():
 
 def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     write(layout, "pair")
-    run = run_study(layout, "pair", lab.hosts_file)
+    run = run_study(layout, RunRequest("pair", lab.hosts_file))
     paths = layout.run("pair", run)
     for folder in paths.trials.iterdir():
         record = trial_record.read_trial(folder)
@@ -60,14 +61,14 @@ def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     watched = ours["traces"][ours["traces"]["metric"] == "process_cpu"]
     assert set(DRIVERS) <= set(watched.loc[watched["item"].str.startswith("wrk:"), "host"])
     reported(layout, "pair", run, ours)
-    again = run_study(layout, "pair", paths.raw / "hosts.toml", new=True)
+    again = run_study(layout, RunRequest("pair", paths.raw / "hosts.toml", new=True))
     for name, table in tables(layout, "pair", again).items():
         pd.testing.assert_frame_equal(table, ours[name], obj=name)
 
 
 def test_two_drivers_take_turns_by_one_schedule(lab, layout):
     write(layout, "turns", execution="auto")
-    run = run_study(layout, "turns", lab.hosts_file)
+    run = run_study(layout, RunRequest("turns", lab.hosts_file))
     paths = layout.run("turns", run)
     records = [trial_record.read_trial(folder) for folder in sorted(paths.trials.iterdir())]
     assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
@@ -91,7 +92,7 @@ def test_two_drivers_take_turns_by_one_schedule(lab, layout):
             assert of_trial["*", metric, statistic] == pytest.approx(sum(parts)) and min(parts) > 0
     assert set(ours["samples"]["driver"]) == {"driver"}
     assert jobs_left(lab) == []
-    again = run_study(layout, "turns", paths.raw / "hosts.toml", new=True)
+    again = run_study(layout, RunRequest("turns", paths.raw / "hosts.toml", new=True))
     for name, table in tables(layout, "turns", again).items():
         pd.testing.assert_frame_equal(table, ours[name], obj=name)
 
@@ -125,8 +126,8 @@ def test_generator_killed_on_one_driver_fails_its_arm_only(lab, layout):
 def test_load_share_that_the_tool_cannot_generate_is_refused_before_the_run(lab, layout):
     write(layout, "odd", connections=12, threads=4)
     with pytest.raises(PreflightError, match=r"host driver, whose share is 6 connections: wrk would open 4 of 6"):
-        run_study(layout, "odd", lab.hosts_file)
+        run_study(layout, RunRequest("odd", lab.hosts_file))
     write(layout, "few", connections=1)
     with pytest.raises(PreflightError, match="connections = 1 cannot be shared among 2 drivers"):
-        run_study(layout, "few", lab.hosts_file)
+        run_study(layout, RunRequest("few", lab.hosts_file))
     assert layout.runs("odd") == layout.runs("few") == []
