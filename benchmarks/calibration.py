@@ -18,7 +18,7 @@ from loadbook.calibration.certificate import Certificate, Trust
 from loadbook.calibration.citation import trust_lists
 from loadbook.core.errors import ToolError
 from loadbook.core.units import join_words
-from loadbook.study.interleaving import PAUSABLE_TOOLS
+from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target

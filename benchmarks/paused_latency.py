@@ -27,9 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.hosts.shell import search_path
-from loadbook.ingestion.interleaved import SliceLog, active_report, read_slices
+from loadbook.modes.interleaved.read import SliceLog, active_report, read_slices
+from loadbook.modes.interleaved.spec import (
+    PAUSABLE_TOOLS,
+    SliceLengths,
+    draw_rounds,
+    schedule_text,
+    timeout_with_pauses_s,
+)
 from loadbook.store.trial_record import InterleavedRecord, TrialRecord
-from loadbook.study.interleaving import PAUSABLE_TOOLS, SliceLengths, draw_rounds, schedule_text, timeout_with_pauses_s
 from loadbook.study.workload import Workload
 from loadbook.tools.base import ParsedReport, Target, Tool, ToolOutput, load_tool, parse_output
 

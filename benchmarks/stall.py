@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from loadbook.modes.interleaved.spec import slices_for_latency
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import Evidence
 from loadbook.validity.load import stall

@@ -16,9 +16,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from loadbook.stats.capacity import MOST_MARGIN, capacity_from_margins
+from loadbook.modes.capacity.spec_search import (
+    MAX_FAILED_BLOCKS,
+    Bracket,
+    Exploration,
+    RateSearch,
+    common_bracket,
+    explore,
+)
+from loadbook.modes.capacity.stats import MOST_MARGIN, capacity_from_margins
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS, compare_pairs
-from loadbook.study.rate_search import MAX_FAILED_BLOCKS, Bracket, Exploration, RateSearch, common_bracket, explore
 from noise import NOISES, Floats, Rng, white
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values, pairs_of

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.certified_rates import Starts, rate_states
-from loadbook.study.capacity import CONFIDENCE, least_starts
+from loadbook.modes.capacity.spec import CONFIDENCE, least_starts
+from loadbook.modes.capacity.stats_certified import Starts, rate_states
 from noise import NOISES, Rng
 from simulated.check import Row, Simulation, percent
 

@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from loadbook.modes.interleaved.spec import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
+from loadbook.modes.interleaved.stats_noise import noise_sources
+from loadbook.modes.interleaved.stats_slices import slice_length_check
 from loadbook.stats.carry_over import slice_carry_over
-from loadbook.stats.noise_sources import noise_sources
-from loadbook.stats.slice_lengths import slice_length_check
 from loadbook.store.trial_record import SLICE_SERIES
-from loadbook.study.interleaving import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
 from noise import MARGIN, Floats, Rng
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values

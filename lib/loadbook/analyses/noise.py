@@ -18,6 +18,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity, pluralize
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
+from loadbook.modes.interleaved.stats_noise import NoiseSources, noise_sources, noise_sources_sentences
 from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import axes
@@ -27,7 +28,6 @@ from loadbook.report.page import Page, load_run_data
 from loadbook.stats import power
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.headline import neutral_caption
-from loadbook.stats.noise_sources import NoiseSources, noise_sources, noise_sources_sentences
 from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.ledger import read_current_plan

@@ -20,8 +20,8 @@ from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words, pluralize
 from loadbook.execution.studies import load_study, plan_study, service_folders, services_of
 from loadbook.hosts.inventory import read_hosts
+from loadbook.modes.interleaved.spec import MIN_SLICE_S
 from loadbook.store.paths import Layout, project_layout
-from loadbook.study.interleaving import MIN_SLICE_S
 from loadbook.study.plan import Plan, left_out_text
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
-from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import CommandResult
 from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, parse_other_runs, without_other_runs
 from loadbook.hosts.shell import cpu_list
+from loadbook.modes.interleaved.run_requirements import PROBE_TIMEOUT_S
 
 _PROCESS_STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) [A-Za-z] (?P<rest>[-\d ]+)")
 WHOLE_CPU = 0.95  # from this share on

@@ -14,12 +14,12 @@ from loadbook.core.units import join_words
 from loadbook.execution.attempt import Attempt, initial_record
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.host_state import check_local_space, remove_stale_jobs
-from loadbook.execution.interleaved import InterleavedBlock, SlicesTooLongError, longest_block_s
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.testbed import Testbed
+from loadbook.modes.interleaved.run_block import InterleavedBlock, SlicesTooLongError, longest_block_s
+from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run
 from loadbook.store import trial_record
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.interleaving import SliceLengths, lengths_of_run
 from loadbook.study.plan import PlannedTrial
 
 # status -> maximum number of attempts: an unstable network may break two attempts; a tool that hung twice hangs again

@@ -12,12 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.execution import arm_requirements, background_load, preflight
+from loadbook.execution import background_load, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
-from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
 from loadbook.execution.placement import CHANGES, Placement, job_name, job_stem, preflight_stem, uses_delay
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, TestbedRequest, build_testbed
@@ -29,6 +28,8 @@ from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
+from loadbook.modes.interleaved import run_requirements as arm_requirements
+from loadbook.modes.interleaved.run_block import InterleavedBlock, longest_block_s
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
 from loadbook.services.cpu_time import CPU_TIME_SCRIPT

@@ -17,12 +17,12 @@ from loadbook.core.errors import HostError, LoadbookError
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.attempt_store import AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, InterleavedBlocks
-from loadbook.execution.capacity import CapacityBlocks
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
-from loadbook.execution.interleaved import SlicesTooLongError
 from loadbook.execution.placement import job_stem
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
+from loadbook.modes.capacity.run import CapacityBlocks
+from loadbook.modes.interleaved.run_block import SlicesTooLongError
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.plan import Plan, PlannedTrial
 

@@ -344,7 +344,7 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
 
 def _best_length_by_slices(samples: list[NoiseSample]) -> TrialLength | str:
     """Return the most efficient length of interleaved trials, from the newest run whose slices tell it."""
-    from loadbook.stats.noise_sources import noise_sources
+    from loadbook.modes.interleaved.stats_noise import noise_sources
 
     for sample in samples:
         study = read_current_plan(sample.paths).study

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes, shorten_list
-from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
 from loadbook.execution.background_load import hex_address
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
@@ -25,6 +24,7 @@ from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
+from loadbook.modes.interleaved.run_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
 from loadbook.services import ServiceSpec, load_service, version
 from loadbook.services.instance import Instance, LaunchOptions
 from loadbook.store.atomic import free_bytes

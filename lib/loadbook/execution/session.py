@@ -22,7 +22,6 @@ from typing import Literal, NamedTuple
 from loadbook.core import clock
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.execution.arm_requirements import reasons_against_interleaving
 from loadbook.execution.attempt_store import AttemptStore
 from loadbook.execution.background_load import background_load
 from loadbook.execution.host_state import remove_stale_jobs
@@ -38,6 +37,7 @@ from loadbook.hosts.inventory import format_entry, read_hosts
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
+from loadbook.modes.interleaved.run_requirements import reasons_against_interleaving
 from loadbook.store import atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import EXAMPLES, Layout, RunPaths

@@ -20,10 +20,10 @@ from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.shell import cpu_list
+from loadbook.modes.interleaved.spec import slices_for_latency
 from loadbook.services import ServiceSpec, check_study, load_service
 from loadbook.services.check import idle_timeout_reasons
 from loadbook.store.paths import Layout
-from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan
 from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study, read_study_tables

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from loadbook.core.errors import HostError, LoadbookError
 from loadbook.core.units import shorten_list
-from loadbook.execution.arm_requirements import check_arms
 from loadbook.execution.background_load import background_load
 from loadbook.execution.preflight import Problem, check_configurations, check_hosts, needed_ports
 from loadbook.execution.studies import missing_roles, plan_study
@@ -19,6 +18,7 @@ from loadbook.execution.testbed import Testbed, open_testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.jobs import InUseError
+from loadbook.modes.interleaved.run_requirements import check_arms
 from loadbook.store.paths import Layout
 from loadbook.study.model import Study
 

@@ -22,7 +22,7 @@ from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion import report_files
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
-from loadbook.ingestion.interleaved import SliceLog, active_report, cpu_measurements, own_processes, read_slices
+from loadbook.modes.interleaved.read import SliceLog, active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,

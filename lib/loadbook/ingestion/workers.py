@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, TypeVar
 import loadbook
 import loadbook.tools
 from loadbook.core.errors import DataError, HostError, UsageError
-from loadbook.ingestion.capacity import add_capacity_rows
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.service_logs import add_failure_reasons
 from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows, write_requests
+from loadbook.modes.capacity.read import add_capacity_rows
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, to_arrow
 from loadbook.store.trial_record import TrialRecord

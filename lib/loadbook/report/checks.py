@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words, pluralize
 from loadbook.core.validity_rules import lower_first
+from loadbook.modes.interleaved.stats_slices import MIN_BLOCKS_OF_LENGTH, SliceLengthCheck, slice_length_check
 from loadbook.report import palette, sections
 from loadbook.report.blocks import CHECK_STATES
 from loadbook.report.nodes import DASH, Column, Division, Link, Strong, Table, TextOnly
@@ -25,7 +26,6 @@ from loadbook.stats import diagnostics
 from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.slice_lengths import MIN_BLOCKS_OF_LENGTH, SliceLengthCheck, slice_length_check
 from loadbook.stats.steady_state import (
     MIN_SERIES_S,
     RateSeries,

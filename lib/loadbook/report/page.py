@@ -30,9 +30,9 @@ from loadbook.study.plan import left_out_text
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.modes.interleaved.stats_slices import SliceLengthCheck
     from loadbook.stats.carry_over import CarryOver
     from loadbook.stats.results import Analysis
-    from loadbook.stats.slice_lengths import SliceLengthCheck
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.units import format_duration
+from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.services.render import template_environment
 from loadbook.services.spec import ServiceSpec, load_service
 from loadbook.services.variables import OFF, UNSET
-from loadbook.study.interleaving import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel, Setting
 

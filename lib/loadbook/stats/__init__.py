@@ -10,10 +10,6 @@ Modules, each importing only those before it:
 - `saturation`: resources used to capacity, and the bottleneck of each treatment
 - `diagnostics`: drift, outliers, measurable percentiles, unstable effects
 - `carry_over`: effects of a treatment on the trial, or slice, after it
-- `slice_lengths`: effects that depend on the length of slices
-- `capacity`: capacity of an arm in a block, from the margins of its probes
-- `objective`: whether a load was served within an objective, and by how much
-- `certified_rates`: that at least a share of starts sustain a rate
 - `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it
@@ -21,7 +17,6 @@ Modules, each importing only those before it:
 - `comparability`: reasons that forbid a comparison
 - `verdict`: verdicts, outcomes of A/A arm and positive control
 - `power`: noise of one configuration, number of blocks and trial length that this noise requires
-- `noise_sources`: noise of interleaved trials by its source: slices, starts, hosts
 - `analyse`: turns the tables of a run into an `Analysis`
 - `no_comparison`: first line of a report in which no treatment could be compared
 - `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
-from loadbook.study.capacity import CapacityObjective, least_starts
+from loadbook.modes.capacity.spec import CapacityObjective, least_starts
 from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
 from loadbook.study.problems import last_declared_look, table_in
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment

@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import pluralize, shorten_list
-from loadbook.study.interleaving import plain_reasons
+from loadbook.modes.interleaved.spec import plain_reasons
 from loadbook.study.model import Study, TrialExecution
 
 # measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space

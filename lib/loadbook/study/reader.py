@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE, OBJECTIVE_TIME
 from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
+from loadbook.modes.capacity.spec import CapacityObjective, least_starts
 from loadbook.study import designs, problems
-from loadbook.study.capacity import CapacityObjective, least_starts
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import Study
 from loadbook.study.problems import (

@@ -1,7 +1,6 @@
 """Validity rules: functions that read the records and tables of a run and return violations (hits).
 
 - `base`: data classes that rules read and return
-- `slices`: interleaved trials: late slices, slices without work, CPU time outside of slices
 - `machine`: other load on the hosts, gaps in samples, clocks, recorded conditions, hosts not back at rest
 - `load`: errors, limits of the driver, offered rate, several drivers, stalls
 - `responses`: the page, the server that answered, number of requests, outputs of imported runs

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
+from loadbook.modes.interleaved.rules import stall_in_slices
 from loadbook.store.trial_record import (
     InterleavedRecord,
     MonitorRecord,
@@ -23,7 +24,6 @@ from loadbook.store.trial_record import (
 from loadbook.study.workload import spinning_reason
 from loadbook.validity.base import Evidence, RuleHit, Severity
 from loadbook.validity.machine import foreign_cpu
-from loadbook.validity.slices import stall_in_slices
 
 SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
 

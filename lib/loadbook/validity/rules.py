@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
+from loadbook.modes.interleaved import rules as slices
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
-from loadbook.validity import load, machine, responses, slices
+from loadbook.validity import load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, not_checked, rule_hit
 from loadbook.validity.treatments import (
     Changes,

@@ -8,8 +8,8 @@ import pytest
 
 from loadbook.execution.dry_run import dry_run
 from loadbook.execution.studies import load_study
+from loadbook.modes.capacity.spec import USUAL_PROBES
 from loadbook.store.paths import Layout
-from loadbook.study.capacity import USUAL_PROBES
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import study_files
 from recorded_run import REPO

@@ -20,7 +20,7 @@ from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.ingestion.interleaved import read_slices
+from loadbook.modes.interleaved.read import read_slices
 from loadbook.report.sections import execution_text
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states

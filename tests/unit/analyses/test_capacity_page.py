@@ -14,10 +14,10 @@ from loadbook.analyses.capacity.figure import ThroughputLatencyFigure
 from loadbook.analyses.capacity.page import CapacityPage
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP
+from loadbook.modes.capacity.spec_search import Bracket, RateSearch
 from loadbook.report.verdicts import level_header, verdict_table
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run, to_arrow, write_arrow
-from loadbook.study.rate_search import Bracket, RateSearch
 from mock_project import RUN, Arm, make_project
 from run_records import changed_record
 

@@ -23,6 +23,8 @@ LAYERS = (
     ("batch",),
     ("notebook", "cli"),
 )
+# first part of the name of a module in a mode's folder -> the package on whose layer it lies
+MODE_FACETS = {"spec": "study", "stats": "stats", "rules": "validity", "read": "ingestion", "run": "execution"}
 LAYER_NUMBERS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # library -> the folders (or files) that may import it
 ALLOWED_IMPORTERS = {
@@ -30,7 +32,7 @@ ALLOWED_IMPORTERS = {
     "paramiko": ("hosts/",),
     "papermill": ("report/engine.py", "report/kernel.py"),
     "nbconvert": ("report/html.py",),
-    "scipy": ("stats/", "analyses/"),
+    "scipy": ("stats/", "analyses/", "modes/"),
     "statsmodels": ("stats/", "analyses/"),
     "matplotlib": ("report/", "analyses/"),
     "seaborn": ("report/", "analyses/"),
@@ -58,21 +60,37 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def layer_of(name: str) -> int | None:
+def package_of(name: str) -> str | None:
+    """Return the package on whose layer a module lies; modules of modes are named by it. None: not one of loadbook."""
     parts = name.split(".")
-    return LAYER_NUMBERS.get(parts[1]) if parts[0] == "loadbook" and len(parts) > 1 else None
+    if parts[0] != "loadbook" or len(parts) == 1:
+        return None
+    if parts[1] != "modes":
+        return parts[1]
+    return MODE_FACETS[parts[3].split("_")[0]] if len(parts) > 3 and parts[3] in _modules_of_modes() else "study"
+
+
+@functools.cache
+def _modules_of_modes() -> frozenset[str]:
+    return frozenset(path.stem for path in (PACKAGE / "modes").glob("*/*.py") if path.stem not in ("__init__", "mode"))
+
+
+def layer_of(name: str) -> int | None:
+    package = package_of(name)
+    return LAYER_NUMBERS.get(package) if package else None
 
 
 def test_packages_import_only_packages_of_lower_layers() -> None:
     wrong = []
     for path in MODULES:
-        folder = path.relative_to(PACKAGE).parts[0]
-        if folder == "__init__.py":
+        module = ".".join(("loadbook", *path.relative_to(PACKAGE).with_suffix("").parts))
+        if module == "loadbook.__init__" or path.name == "mode.py":  # a mode names what is in its folder
             continue
+        folder = package_of(module)
         assert folder in LAYER_NUMBERS, f"{folder} has no layer: add it to docs/architecture.md and here"
         for name in imports(path):
             layer = layer_of(name)
-            if layer is not None and name.split(".")[1] != folder and layer >= LAYER_NUMBERS[folder]:
+            if layer is not None and package_of(name) != folder and layer >= LAYER_NUMBERS[folder]:
                 wrong.append(f"{path.relative_to(PACKAGE)} imports {name} from its own layer or above")
     assert not wrong, "\n".join(wrong)
 

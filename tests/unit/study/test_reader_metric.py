@@ -6,7 +6,7 @@ import pytest
 
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.metrics import find_metric, get_metric
-from loadbook.study.interleaving import plain_reasons
+from loadbook.modes.interleaved.spec import plain_reasons
 from loadbook.study.reader import setting_problems
 
 TREATMENTS = """

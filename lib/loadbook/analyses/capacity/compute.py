@@ -9,9 +9,9 @@ import pandas as pd
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
+from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.store.tables import RunData
 from loadbook.store.trial_record import PROBE_SERIES
-from loadbook.study.capacity import CapacityObjective
 
 PROBE_COLUMNS = ["trial", "treatment", "block", "series", "rate_per_s", "time_s", "share_within", "met"]
 

@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from loadbook.analyses.capacity.compute import Capacity
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
+from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
 from loadbook.stats.results import Analysis
 from loadbook.store.trial_record import PROBE_SERIES
-from loadbook.study.capacity import CapacityObjective
 
 TOP_IN, ROW_IN, GAP_IN, FOOT_IN = 0.42, 0.95, 0.16, 0.42
 MAX_TIME_RATIO = 12.0  # of times to the limit: above it, marks lie on the upper edge

@@ -10,12 +10,12 @@ import pandas as pd
 from loadbook.analyses.capacity.compute import Capacity, capacities_of, objective_of, probes_of
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.metrics import CAPACITY
+from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, Column, HtmlOnly, Picture, Table
 from loadbook.report.page import load_run_data
 from loadbook.report.prices import Prices, compute_prices
-from loadbook.study.capacity import CapacityObjective
 
 TABLE_NOTE = (
     "Typical capacity: the median over blocks of the highest rate that met the objective, each block with a search of "

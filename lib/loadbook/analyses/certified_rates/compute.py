@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import OBJECTIVE_TIME
-from loadbook.stats.certified_rates import RateState, Starts, rate_states
+from loadbook.modes.capacity.spec import CapacityObjective
+from loadbook.modes.capacity.stats_certified import RateState, Starts, rate_states
 from loadbook.store.tables import RunData
-from loadbook.study.capacity import CapacityObjective
 from loadbook.study.model import Study
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 from loadbook.analyses.certified_rates.compute import JudgedRate
 from loadbook.core.metrics import OBJECTIVE_TIME, get_metric
 from loadbook.core.units import NBSP
+from loadbook.modes.capacity.spec import CapacityObjective
+from loadbook.modes.capacity.stats_certified import TOLERANCE
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
-from loadbook.stats.certified_rates import TOLERANCE
 from loadbook.stats.results import Analysis
-from loadbook.study.capacity import CapacityObjective
 
 TOP_IN, ROW_IN, GAP_IN, FOOT_IN = 0.12, 0.55, 0.14, 0.5
 MAX_TIME_RATIO = 12.0  # of times to the limit: above it, marks lie on the right edge

@@ -7,12 +7,12 @@ from functools import cached_property
 from loadbook.analyses.certified_rates.compute import JudgedRate, judged_rates_of, objective_of
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP, join_words, pluralize
+from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import Column, HtmlOnly, Picture, Table
 from loadbook.report.page import load_run_data
 from loadbook.stats.text import added_blocks_text
-from loadbook.study.capacity import CapacityObjective
 
 STATE_TEXTS = {
     "certified": "certified",

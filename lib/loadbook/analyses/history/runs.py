@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+import loadbook.modes
 import loadbook.stats
 from loadbook.analyses.history.compute import ALARM_RATE, RunEffect, RunSummary, StudyHistory, effect_series
 from loadbook.core.errors import DataError, LoadbookError, UsageError
@@ -54,7 +55,7 @@ def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[Ru
     """
     tables = [table.stat() for name in EFFECT_TABLES if (table := paths.table(name)).is_file()]
     stamps = [(table.st_size, table.st_mtime_ns) for table in tables]
-    key = _short_digest([EFFECTS_FORMAT, _stats_version(), stamps, _short_digest(record.plan)])
+    key = _short_digest([EFFECTS_FORMAT, _stats_version(), stamps, _short_digest(record.plan.to_json())])
     stored = paths.processed / f".effects-{metric}.json"
     try:
         document = read_json(stored)
@@ -72,8 +73,9 @@ def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[Ru
 
 @cache
 def _stats_version() -> str:
-    """Return a digest of the source files of `loadbook.stats` (names, sizes, modification times)."""
-    files = sorted(Path(loadbook.stats.__file__).parent.rglob("*.py"))
+    """Return a digest of the source files of the statistics and of modes (names, sizes, modification times)."""
+    folders = [Path(str(package.__file__)).parent for package in (loadbook.stats, loadbook.modes)]
+    files = sorted(file for folder in folders for file in folder.rglob("*.py"))
     return _short_digest([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from loadbook.ingestion.outside_cpu import read_cpu_samples
+from loadbook.modes.interleaved.read_outside_cpu import read_cpu_samples
 from waiting import PATIENCE_S
 
 PROGRAM = str(files("loadbook.hosts").joinpath("cpu_samples.pl"))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from interleave_schedules import PROGRAM, write_schedule
-from loadbook.ingestion.interleaved import apart_share, read_slices
+from loadbook.modes.interleaved.read import apart_share, read_slices
 from waiting import PATIENCE_S, wait_until
 
 # counts for so many seconds of the wall clock, then prints its count; it does not count while it is stopped

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from loadbook.hosts.shell import search_path
+from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS, SliceLengths, timeout_with_pauses_s
 from loadbook.services import Instance
-from loadbook.study.interleaving import PAUSABLE_TOOLS, SliceLengths, timeout_with_pauses_s
 from loadbook.study.workload import Workload
 from loadbook.tools.base import load_tool
 from local_host import LocalHost

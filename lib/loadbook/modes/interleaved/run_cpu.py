@@ -16,8 +16,8 @@ from loadbook.execution.services import ServiceKey, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, Job, perl_program_files
 from loadbook.hosts.replay import cpu_readings_name
-from loadbook.ingestion.interleaved import SliceLog
-from loadbook.ingestion.outside_cpu import CpuSample, cpu_outside, read_cpu_samples
+from loadbook.modes.interleaved.read import SliceLog
+from loadbook.modes.interleaved.read_outside_cpu import CpuSample, cpu_outside, read_cpu_samples
 from loadbook.store.trial_record import ClockRecord
 
 MIN_INTERVAL_S = 0.01  # a reading of 7 services takes 1 ms

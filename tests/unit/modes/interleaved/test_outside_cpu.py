@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.ingestion.outside_cpu import CpuSample, cpu_outside, read_cpu_samples
+from loadbook.modes.interleaved.read_outside_cpu import CpuSample, cpu_outside, read_cpu_samples
 
 ROUND_S, SLICE_S = 0.1, 0.025
 OWN = [(ROUND_S * k, ROUND_S * k + SLICE_S) for k in range(20)]

@@ -13,8 +13,8 @@ from typing import Any
 
 from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.host_metrics.base import TraceRow
+from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS
 from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord
-from loadbook.study.interleaving import PAUSABLE_TOOLS
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
 RATE_UNITS = ("1/s", "B/s")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.execution.studies import load_study
-from loadbook.study.capacity import CapacityObjective, probe_rate
+from loadbook.modes.capacity.spec import CapacityObjective, probe_rate
+from loadbook.modes.capacity.spec_search import RESOLUTION
 from loadbook.study.plan import make_plan, parse_plan, study_sha256
-from loadbook.study.rate_search import RESOLUTION
 from loadbook.study.reader import find_study
 from loadbook.study.workload import Workload
 from recorded_run import with_studies

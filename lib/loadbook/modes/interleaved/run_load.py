@@ -28,9 +28,8 @@ from loadbook.execution.services import CpuTimes, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.jobs import INTERLEAVE_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, perl_program_files
-from loadbook.ingestion.interleaved import SliceLog, apart_share, read_slices
-from loadbook.store.trial_record import ClockRecord, DriverRecord
-from loadbook.study.interleaving import (
+from loadbook.modes.interleaved.read import SliceLog, apart_share, read_slices
+from loadbook.modes.interleaved.spec import (
     TAIL_S,
     ScheduledService,
     SliceLengths,
@@ -39,6 +38,7 @@ from loadbook.study.interleaving import (
     schedule_text,
     timeout_with_pauses_s,
 )
+from loadbook.store.trial_record import ClockRecord, DriverRecord
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 SCHEDULE, CALIBRATION, SLICES = "schedule", "calibration", "slices"  # files

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.certified_rates import Starts, independent_number, rate_states
-from loadbook.study.capacity import CapacityObjective, least_starts
+from loadbook.modes.capacity.spec import CapacityObjective, least_starts
+from loadbook.modes.capacity.stats_certified import Starts, independent_number, rate_states
 
 
 def starts(made: int, met: int) -> Starts:

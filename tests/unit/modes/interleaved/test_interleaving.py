@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.study.interleaving import (
+from loadbook.modes.interleaved.spec import (
     MAX_SLICE_S,
     MIN_GAP_S,
     MIN_SLICE_S,
@@ -27,7 +27,7 @@ from loadbook.study.model import Study
 from loadbook.study.plan import make_plan, study_sha256, study_spec
 from loadbook.study.reader import read_study
 
-STUDIES = Path(__file__).parents[3] / "studies"
+STUDIES = Path(__file__).parents[4] / "studies"
 
 
 def changed(name: str, **keys: object) -> Study:

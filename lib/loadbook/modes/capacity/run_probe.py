@@ -14,9 +14,9 @@ from loadbook.execution.host_changes import ServerFailedError
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.load import OUTPUT_RULES
 from loadbook.execution.testbed import Testbed
-from loadbook.ingestion.capacity import is_driver_late, probe_outcome
 from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, TrialRows, read_trial_rows
-from loadbook.stats.objective import JUST_MISSED
+from loadbook.modes.capacity.read import is_driver_late, probe_outcome
+from loadbook.modes.capacity.stats_objective import JUST_MISSED
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, seal_trial
 from loadbook.study.plan import PlannedTrial
 from loadbook.study.workload import Workload

@@ -2,8 +2,8 @@
 
 The order of the treatments is drawn anew in every round. A treatment whose capacity is not known from a block before is
 explored first. The search of a block begins with one bracket of rates for all treatments, from their capacities in the
-blocks before (`loadbook.study.rate_search`). A study that certifies rates has one probe for each treatment, at the rate
-of its load.
+blocks before (`loadbook.modes.capacity.spec_search`). A study that certifies rates has one probe for each treatment,
+at the rate of its load.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, Begun, BlockRunner
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.placement import job_stem
-from loadbook.execution.probe import Probe
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import limits_exceeded_by
 from loadbook.execution.testbed import Testbed
-from loadbook.ingestion.capacity import capacity_of
-from loadbook.stats.capacity import MOST_MARGIN
-from loadbook.stats.objective import LEAST_ACHIEVED
-from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
-from loadbook.study.capacity import CapacityObjective, offered_requests
-from loadbook.study.rate_search import (
+from loadbook.modes.capacity.read import capacity_of
+from loadbook.modes.capacity.run_probe import Probe
+from loadbook.modes.capacity.spec import CapacityObjective, offered_requests
+from loadbook.modes.capacity.spec_search import (
     MAX_FAILED_BLOCKS,
     Bracket,
     Exploration,
@@ -39,6 +36,9 @@ from loadbook.study.rate_search import (
     common_bracket,
     explore,
 )
+from loadbook.modes.capacity.stats import MOST_MARGIN
+from loadbook.modes.capacity.stats_objective import LEAST_ACHIEVED
+from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.workload import Workload
 
 MAX_UNCOUNTED = 3  # attempts at a probe that does not count, such as one whose load generator was at its limit

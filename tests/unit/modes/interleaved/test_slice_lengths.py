@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from loadbook.stats.slice_lengths import SliceLengthCheck, slice_length_check
+from loadbook.modes.interleaved.stats_slices import SliceLengthCheck, slice_length_check
 
 LABELS = {"a": "baseline", "b": "gzip on", "c": "two workers"}
 LENGTHS = {block: (0.025, 0.1)[block % 2] for block in range(1, 17)}

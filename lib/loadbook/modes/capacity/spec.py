@@ -1,8 +1,8 @@
 """Capacity of a study: the objective within which requests are served, and the load of a probe.
 
 A probe is a load at a constant rate that starts from a fresh service. A search of probes finds the rate that a
-treatment just sustains in a block (`loadbook.study.rate_search`). Without a search, a study certifies the rates of its
-loads: that most starts of the service sustain them.
+treatment just sustains in a block (`loadbook.modes.capacity.spec_search`). Without a search, a study certifies the
+rates of its loads: that most starts of the service sustain them.
 """
 
 from __future__ import annotations

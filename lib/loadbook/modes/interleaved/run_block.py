@@ -15,8 +15,6 @@ from functools import partial
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
-from loadbook.execution.block_load import CALIBRATION_S, BlockLoad
-from loadbook.execution.cpu_samplers import CpuSamplers
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.load import GRACE_S
 from loadbook.execution.placement import LOAD, MONITOR, job_name
@@ -31,6 +29,17 @@ from loadbook.execution.services import (
 )
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.replay import transcript_name
+from loadbook.modes.interleaved.run_cpu import CpuSamplers
+from loadbook.modes.interleaved.run_load import CALIBRATION_S, BlockLoad
+from loadbook.modes.interleaved.spec import (
+    MAX_SLICE_S,
+    SLICE_CLOCK_ERRORS,
+    SLICE_LATENCIES,
+    TAIL_S,
+    SliceLengths,
+    slices_for_latency,
+    slices_of_block,
+)
 from loadbook.services.check import idle_timeout_reasons
 from loadbook.services.cpu_time import read_cpu_time
 from loadbook.store.trial_record import (
@@ -41,15 +50,6 @@ from loadbook.store.trial_record import (
     TrialRecord,
     clock_error_s,
     window_fields,
-)
-from loadbook.study.interleaving import (
-    MAX_SLICE_S,
-    SLICE_CLOCK_ERRORS,
-    SLICE_LATENCIES,
-    TAIL_S,
-    SliceLengths,
-    slices_for_latency,
-    slices_of_block,
 )
 from loadbook.study.plan import Plan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from loadbook.stats.noise_sources import NoiseSources, noise_sources, noise_sources_sentences
+from loadbook.modes.interleaved.stats_noise import NoiseSources, noise_sources, noise_sources_sentences
 from slice_samples import SLICE_S, slice_rows
 
 ROUNDS = 40

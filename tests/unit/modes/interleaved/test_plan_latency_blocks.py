@@ -13,7 +13,7 @@ from loadbook.study.model import Study
 from loadbook.study.plan import Plan, additional_trials, make_plan, parse_plan, study_sha256
 from loadbook.study.reader import read_study
 
-STUDIES = Path(__file__).parents[3] / "studies"
+STUDIES = Path(__file__).parents[4] / "studies"
 AA = read_study(STUDIES / "aa.toml")
 
 

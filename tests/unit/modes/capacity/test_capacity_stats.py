@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.capacity import capacity_from_margins
+from loadbook.modes.capacity.stats import capacity_from_margins
 
 
 @given(st.floats(10, 1e5), st.permutations([0.7, 0.85, 0.95, 1.04, 1.2]))

@@ -11,10 +11,10 @@ from loadbook.core.errors import DataError
 from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.ingestion.host_metrics import Row
 from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
-from loadbook.stats.capacity import capacity_from_margins
-from loadbook.stats.objective import Objective, Outcome
+from loadbook.modes.capacity.spec import offered_requests, time_of_margin_s
+from loadbook.modes.capacity.stats import capacity_from_margins
+from loadbook.modes.capacity.stats_objective import Objective, Outcome
 from loadbook.store.trial_record import PROBE_SERIES, RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
-from loadbook.study.capacity import offered_requests, time_of_margin_s
 from loadbook.tools.base import Measurement, Sample
 
 SERVICE_TIME = "service_time"

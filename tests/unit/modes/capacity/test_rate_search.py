@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.study.rate_search import (
+from loadbook.modes.capacity.spec_search import (
     MARGIN,
     MAX_MOVES,
     MAX_STEPS,

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from loadbook.stats.capacity import MOST_MARGIN
+from loadbook.modes.capacity.stats import MOST_MARGIN
 
 LEAST_ACHIEVED = 0.98  # of the offered requests: below it, the offered load was another one
 JUST_MISSED = -0.05  # margin of a load that missed the objective for another reason than its times

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.objective import JUST_MISSED, Objective
+from loadbook.modes.capacity.stats_objective import JUST_MISSED, Objective
 
 GOAL = Objective(within_s=0.020, share=0.99, errors=0.001)
 

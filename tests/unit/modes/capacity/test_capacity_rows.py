@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from loadbook.ingestion.capacity import capacity_of, is_driver_late, probe_outcome
 from loadbook.ingestion.trial_rows import TrialRows
+from loadbook.modes.capacity.read import capacity_of, is_driver_late, probe_outcome
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord
 from valid_trial import record
 

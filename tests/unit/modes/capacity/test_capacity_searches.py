@@ -9,17 +9,17 @@ from typing import ClassVar
 
 import pytest
 
-from loadbook.execution import capacity
 from loadbook.execution.attempt import initial_record
 from loadbook.execution.attempt_store import AttemptStore
-from loadbook.execution.capacity import CapacityBlocks, SearchedArm, _in_folder, _margin_of_times
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.inventory import HostEntry, HostsFile
+from loadbook.modes.capacity import run as capacity
+from loadbook.modes.capacity.run import CapacityBlocks, SearchedArm, _in_folder, _margin_of_times
+from loadbook.modes.capacity.spec_search import MAX_MOVES
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import DriverRecord, ProbeRecord
 from loadbook.study.plan import make_plan
-from loadbook.study.rate_search import MAX_MOVES
 from loadbook.study.reader import read_study
 from loadbook.tools import base
 
