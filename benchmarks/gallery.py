@@ -27,7 +27,8 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.report import checks, sections
+from loadbook.modes.plain.page import page_of
+from loadbook.report import checks
 from loadbook.report.build import ensure_ingested
 from loadbook.report.figures.base import ReportFigure, house_style
 from loadbook.report.page import scope_parts
@@ -83,7 +84,7 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         else "",
         "checks": [f"{c.glyph} {c.title}: {c.text}" for c in checks.harness_checks(data, page.analysis, page.notes)],
         "scope": ", ".join(scope_parts(data, page.analysis.margin)),
-        "execution": sections.execution_text(data),
+        "execution": page_of(data.study).execution_text(data),
         "machine": machine(data),
         "cores": cores(data),
     }

@@ -9,6 +9,7 @@ from loadbook.execution.dry_run import RUN, TRIAL, dry_run
 from loadbook.execution.studies import load_study
 from loadbook.hosts.dry import CLOCK_COMMAND, DryRunStep
 from loadbook.hosts.replay import call_key
+from loadbook.modes.interleaved.run_dry import block_phases
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.study.plan import make_plan
 
@@ -27,10 +28,10 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
     for alias, host in run.hosts.items():
         once = [phase for part in (parts[0], parts[-1]) for phase in part.phases]
         hold(questions(once, alias, host.workdir), tape(paths.raw / f"answers-{alias}"), f"{alias}, once")
-        if plan.interleaved:
+        if plan.mode.name == "interleaved":
             first = next(trial for trial in plan.trials if trial.block == 1)
             seen = tape(paths.trial(first.trial) / f"answers-{alias}")
-            hold(questions(run.block_phases(), alias, host.workdir), seen, f"{alias}, block 1")
+            hold(questions(block_phases(run), alias, host.workdir), seen, f"{alias}, block 1")
             continue
         for trial in plan.trials:
             phases = [

@@ -17,10 +17,9 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
-from loadbook.core.units import format_bytes, format_duration, join_words, pluralize
+from loadbook.core.units import format_bytes, format_duration, pluralize
 from loadbook.execution.studies import load_study, plan_study, service_folders, services_of
 from loadbook.hosts.inventory import read_hosts
-from loadbook.modes.interleaved.spec import MIN_SLICE_S
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, left_out_text
 
@@ -52,7 +51,7 @@ def plan(
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.lab import lab_kind
-    from loadbook.services.check import ineffective_settings, memory_at_once
+    from loadbook.services.check import ineffective_settings
 
     layout = project_layout()
     plan = plan_study(layout, load_study(layout, study), subset, blocks)
@@ -67,10 +66,8 @@ def plan(
         terminal.print_json(plan.to_json() | {"estimate": estimate})
         return
     notes = [f"note        {text}" for text in unloaded_hosts(plan)]
-    if plan.interleaved:
-        needs = memory_at_once(plan.study, plan.treatments, services_of(layout, plan.study, plan.treatments))
-        of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
-        notes.insert(0, f"memory      of a host, for {len(plan.treatments)} treatments at once: {of_roles}")
+    of_mode = plan.mode.plan_notes(plan, services_of(layout, plan.study, plan.treatments))
+    notes = [*(f"{label:12}{text}" for label, text in of_mode), *notes]
     warnings = [
         f"warning     {text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
         for text, names in ineffective_settings(plan.study, service_folders(layout)).items()
@@ -93,33 +90,24 @@ def _parse_difference(text: str) -> float:
 
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
-    from loadbook.stats.compare import MIN_BLOCKS
     from loadbook.study.designs import alias_sentences, factorial_design
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"
     if work.requests is not None:
         length = f"{work.requests:,} requests, expected to be a {length}"
-    length, repeated = f"{work.warmup_s:g} s warm-up, {length}", ""
-    if study.capacity and study.capacity.is_search:
-        length = f"about {study.capacity.usual_probes} probes of {length}, longer at low rates"
-        repeated = "; two to five times as long where other programs disturb probes, which are made again"
-    turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
-    turns += ", one length a block" if study.compares_slices else ""
-    latencies = f"from the {pluralize(plan.latency_blocks, 'plain block')}, which run first"
-    latencies += f"; shown, not compared: that needs {MIN_BLOCKS}" if plan.latency_blocks < MIN_BLOCKS else ""
+    words = plan.mode.plan_text(study, f"{work.warmup_s:g} s warm-up, {length}")
     aliases = alias_sentences(factorial_design(study.factorial)) if study.factorial else []
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks_text} of {', '.join(plan.treatments)}",
         *([f"{'':12}{left_out_text(plan.left_out)}"] if plan.left_out else []),
-        f"execution   {plan.execution_text}{f': treatments take turns of {turns}' if plan.interleaved else ''}",
-        *([f"objective   {study.capacity.text}, {work.arrivals} arrivals"] if study.capacity else []),
-        *([f"latencies   {latencies}"] if plan.latency_blocks else []),
+        f"execution   {plan.execution_text}{words.after_execution}",
+        *(f"{label:12}{text}" for label, text in plan.mode.plan_lines(plan)),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
-        f"each        {format_duration(plan.trial_s)}: {length}",
-        f"time        {format_duration(plan.hours * 3600)}{repeated}",
+        f"each        {format_duration(plan.trial_s)}: {words.load}",
+        f"time        {format_duration(plan.hours * 3600)}{words.after_time}",
         f"disk        {format_bytes(plan.disk_bytes)} on this machine",
         *(f"{'' if number else 'design':12}{sentence}" for number, sentence in enumerate(aliases)),
     ]
@@ -206,13 +194,9 @@ def _print_dry_run(
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
     recorded, parts = dry_run(layout, plan, path)
     hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
-    if recorded and plan.interleaved and not recorded.testbed.plan.interleaved:
-        plan = plan.with_plain_trials(recorded.testbed.plan.plain_because or "")
-    order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
-    order = "the latter first" if plan.latency_blocks else order
-    if plan.study.searches_capacity:
-        order = "searched in rounds"
-    shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
+    if recorded and not plan.plain_because and (reason := recorded.testbed.plan.plain_because):
+        plan = plan.with_plain_trials(reason)
+    shape = f"{plan.blocks_text} of {len(plan.treatments)}, {plan.mode.order_text(plan)}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
     if plan.left_out:

@@ -22,7 +22,7 @@ class Metric:
 
     ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, less, fewer).
     ``noun`` is the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the
-    name.
+    name. ``is_compared`` is False for a metric that is held against an objective, not compared between treatments.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Metric:
     margin: float = 0.02
     noun: str = ""
     label: str = ""
+    is_compared: bool = True
 
 
 CPU_PER_RESPONSE = "cpu_per_response"
@@ -80,6 +81,7 @@ _METRIC_LIST = (
         margin=0.05,
         noun="time of the objective's share",
         label="time of the objective's share",
+        is_compared=False,
     ),
     Metric("duration", "s", None, "seconds of measurement, as the tool counts them"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),

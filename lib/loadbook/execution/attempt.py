@@ -87,7 +87,7 @@ class Attempt:
         self.deployment = Deployment(testbed, planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
         target, launch = self.deployment.target, self.deployment.load_launch
-        self._measures_cpu = get_metric(self.study.metric).kind == "cost" or self.study.capacity is not None
+        self._measures_cpu = get_metric(self.study.metric).kind == "cost" or testbed.plan.mode.measures_cpu
         name, warmup_first = job_name(self.stem, LOAD), self._measures_cpu and self.workload.warmup_s > 0
         self.load = LoadJobs(tool, shares, target, name, launch, warmup_first)
         self.monitors = TrialMonitors(

@@ -15,6 +15,8 @@ from loadbook.store.trial_record import TrialRecord
 from loadbook.study.plan import PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
+# status -> maximum number of attempts: an unstable network may break two attempts; a tool that hung twice hangs again
+MAX_ATTEMPTS = {"lost": 3, "timeout": 2}
 
 
 class AttemptStore:
@@ -98,7 +100,7 @@ class AttemptStore:
         ------
         DataError : the attempt is already in its final folder, but its record is missing or damaged.
         """
-        is_arm = self.testbed.plan.runs_together(planned.block)
+        is_arm = self.testbed.plan.mode.runs_together(self.testbed.plan, planned.block)
         is_whole_block = is_arm and self._is_block_complete(planned.block)
         for place in (self.paths.trial(planned.trial), self.failed_folder(planned.trial, attempt)):
             if place.is_dir():

@@ -14,11 +14,11 @@ from functools import partial
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
+from loadbook.execution.host_state import STATE_TIMEOUT_S
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import CommandResult
 from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, parse_other_runs, without_other_runs
 from loadbook.hosts.shell import cpu_list
-from loadbook.modes.interleaved.run_requirements import PROBE_TIMEOUT_S
 
 _PROCESS_STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) [A-Za-z] (?P<rest>[-\d ]+)")
 WHOLE_CPU = 0.95  # from this share on
@@ -76,7 +76,7 @@ def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
     """Run BACKGROUND_LOAD_SCRIPT on a host with the host's address and the ports of its services."""
     host = testbed.hosts[alias]
     ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
-    return host.script(BACKGROUND_LOAD_SCRIPT, [hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S)
+    return host.script(BACKGROUND_LOAD_SCRIPT, [hex_address(host.address), *ports], timeout_s=STATE_TIMEOUT_S)
 
 
 def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:

@@ -10,20 +10,15 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from loadbook.core.errors import HostError
-from loadbook.core.units import join_words
-from loadbook.execution.attempt import Attempt, initial_record
-from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.attempt import initial_record
+from loadbook.execution.attempt_store import MAX_ATTEMPTS, AttemptStore
 from loadbook.execution.host_state import check_local_space, remove_stale_jobs
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.testbed import Testbed
-from loadbook.modes.interleaved.run_block import InterleavedBlock, SlicesTooLongError, longest_block_s
-from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run
-from loadbook.store import trial_record
+from loadbook.modes.base import PlainTrialsError
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.plan import PlannedTrial
 
-# status -> maximum number of attempts: an unstable network may break two attempts; a tool that hung twice hangs again
-MAX_ATTEMPTS = {"lost": 3, "timeout": 2}
 Begun = tuple[PlannedTrial, int, Path]  # a trial, the number of the attempt, and its folder
 
 
@@ -82,7 +77,7 @@ class BlockRunner(ABC, Generic[BlockKind]):
                 for error in self.testbed.not_restored:
                     self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
                 raise
-            except SlicesTooLongError as error:
+            except PlainTrialsError as error:
                 self._cancel(arms, f"plain trials follow: {error}")
                 self.testbed.check_restored()
                 raise
@@ -120,49 +115,3 @@ class BlockRunner(ABC, Generic[BlockKind]):
         record.reason = "the run was interrupted while its block was recorded; arms of a block are measured together"
         self.store.end(record, folder, final=True)
         return record
-
-
-class InterleavedBlocks(BlockRunner[InterleavedBlock]):
-    """Runs interleaved blocks; the latency that sets slice and gap is measured in the first block of a run only."""
-
-    def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
-        super().__init__(testbed, store, on_event)
-        self.by_latency = _recorded_lengths(store)
-
-    def make_block(self, begun: Sequence[Begun]) -> InterleavedBlock:
-        """Return the block, which measures the latency if no block did so before."""
-        others_s = longest_block_s(self.testbed.plan)
-        attempts = [
-            Attempt(self.testbed, planned, number, folder, arm, others_s)
-            for arm, (planned, number, folder) in enumerate(begun)
-        ]
-        return InterleavedBlock(self.testbed, attempts, self.by_latency)
-
-    def use_results(self, block: InterleavedBlock) -> None:
-        """Take over the lengths that the first block has chosen."""
-        if self.by_latency is None and block.by_latency:
-            self.by_latency = block.by_latency
-            self.on_event(Progress("note", _turns_text(block)))
-
-
-def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
-    """Return the lengths of slice and gap in the first block of this run that is done; None if there is none.
-
-    Where the study sets the slices, only the gap is that for the latency.
-    """
-    for trial, state in store.states().items():
-        folder = store.paths.trial(trial)
-        is_published = state.final and state.status in PUBLISHED_STATUSES and folder.is_dir()
-        if is_published and (record := trial_record.read_trial(folder).interleaved) is not None:
-            return SliceLengths(record.slice_s, record.gap_s)
-    return None
-
-
-def _turns_text(block: InterleavedBlock) -> str:
-    assert block.by_latency is not None
-    latency_ms, study = 1000 * (block.latency_s or 0.0), block.testbed.plan.study
-    slices_ms = dict.fromkeys(f"{1000 * lengths.slice_s:g}" for lengths in lengths_of_run(study, block.by_latency))
-    return (
-        f"interleaved: slices of {join_words(list(slices_ms))} ms with gaps of {1000 * block.by_latency.gap_s:g} ms, "
-        f"as the slowest of {len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
-    )

@@ -28,8 +28,8 @@ from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
-from loadbook.modes.interleaved import run_requirements as arm_requirements
-from loadbook.modes.interleaved.run_block import InterleavedBlock, longest_block_s
+from loadbook.modes.base import PLAIN
+from loadbook.modes.plain.run import run_of
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
 from loadbook.services.cpu_time import CPU_TIME_SCRIPT
@@ -127,47 +127,24 @@ class DryRun:
         """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             study = self.testbed.plan.study
-            load = study.first_load(study.workload_of(treatment))
+            load = self.testbed.plan.mode.first_load(study, study.workload_of(treatment))
             attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder), workload=load)
-            notes = _Notes.of_attempt(attempt)
+            notes = Notes.of_attempt(attempt)
             steps: dict[str, list[DryRunStep]] = {}
             for phase, call in attempt.phases().items():
-                self._prepare_answers(attempt, phase)
+                self.prepare_answers(attempt, phase)
                 call()
                 steps[phase] = [*notes.annotate(self.log.take(), phase), *_polling_steps(attempt, phase)]
             attempt.stop()
             steps["stop"] = list(notes.annotate(self.log.take(), "stop"))
-        return _titled(steps, [attempt])
+        return with_titles(steps, [attempt])
 
-    def block_phases(self) -> list[tuple[str, list[DryRunStep]]]:
-        """Execute the plan's first interleaved block on the recording hosts and return its phases with their steps."""
-        plan = self.testbed.plan
-        planned_arms = [planned for planned in plan.trials if planned.block == plan.latency_blocks + 1]
-        with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
-            attempts = []
-            for arm, planned in enumerate(planned_arms):
-                own = Path(folder) / planned.trial
-                own.mkdir()
-                attempts.append(Attempt(self.testbed, planned, 1, own, arm, longest_block_s(plan)))
-            block = InterleavedBlock(self.testbed, attempts, None)
-            notes, steps = _Notes.of_block(block), dict[str, list[DryRunStep]]()
-            of_arm, of_block = block.arm_phases(), {"reset": block.reset, "load": block.run_load, "stop": block.stop}
-            for phase in PHASE_TITLES:
-                if phase in of_block:
-                    of_block[phase]()
-                else:
-                    for arm, attempt in enumerate(attempts):
-                        self._prepare_answers(attempt, phase)
-                        of_arm[phase](arm, attempt)
-                steps[phase] = list(notes.annotate(self.log.take(), phase))
-            return _titled(steps, attempts)
-
-    def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
+    def prepare_answers(self, attempt: Attempt, phase: str) -> None:
         """Set the HTTP responses and outputs that the attempt expects from services and page in this phase."""
-        instances, page_url = attempt.services.instances.values(), _page_url(attempt)
-        if phase == "ask_before" and (page_url,) not in [_request(instance, "prove") for instance in instances]:
+        instances, url = attempt.services.instances.values(), page_url(attempt)
+        if phase == "ask_before" and (url,) not in [_request(instance, "prove") for instance in instances]:
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
-            self.log.responses[page_url] = page
+            self.log.responses[url] = page
         for instance in instances if phase == "start" else ():
             texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
             for name, text in texts.items():
@@ -179,7 +156,7 @@ class DryRun:
 
     def preflight_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps of the login and of the checks before the first trial."""
-        testbed, hosts, notes = self.testbed, self.hosts, _Notes(self.testbed)
+        testbed, hosts, notes = self.testbed, self.hosts, Notes(self.testbed)
         for host in hosts.values():
             host.open()
         for alias, host in hosts.items():
@@ -187,8 +164,7 @@ class DryRun:
             background_load.run_background_load_script(testbed, alias)
             preflight.run_preflight_script(testbed, alias)
         yield from notes.annotate(self.log.take())
-        if testbed.plan.interleaved:
-            yield from self._arm_check_steps()
+        yield from run_of(testbed.plan.study).check_steps(self)
         for alias in testbed.drivers:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
@@ -199,24 +175,12 @@ class DryRun:
         yield from self._change_check_steps()
         yield from self.facts_steps()
 
-    def _arm_check_steps(self) -> Iterator[DryRunStep]:
-        """Yield the steps that check perl, memory and ports for all treatments at once."""
-        testbed = self.testbed
-        for alias in testbed.drivers:
-            yield DryRunStep(alias, "run", arm_requirements.PERL_CHECK, "perl lets the load generators take turns")
-        for alias in self.hosts:
-            yield DryRunStep(alias, "script", (arm_requirements.MEMORY_SCRIPT,), "memory for all treatments at once")
-        for (client, server), ports in arm_requirements.ports_of_later_arms(testbed).items():
-            listen, connect = arm_requirements.port_commands(testbed.hosts[server].address, ports)
-            yield DryRunStep(server, "run", listen, "listens on the ports of all treatments, for 3 s at most")
-            yield DryRunStep(client, "run", connect, f"can it reach these ports of {server}?")
-
     def _service_check_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps that check each service's version, and each different configuration once."""
         for placement in self.testbed.placements:
             if placement.spec.build:
                 build(self.hosts[placement.alias], placement.spec)
-                yield from _Notes(self.testbed).annotate(self.log.take())
+                yield from Notes(self.testbed).annotate(self.log.take())
             if placement.spec.version:
                 argv = tuple(placement.spec.version.argv)
                 yield DryRunStep(placement.alias, "run", argv, f"version of {placement.spec.name}")
@@ -229,7 +193,7 @@ class DryRun:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
                     instance.stop()
-                    yield from _Notes(self.testbed, [{placement: instance}]).annotate(self.log.take())
+                    yield from Notes(self.testbed, [{placement: instance}]).annotate(self.log.take())
 
     def _change_check_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps that make and undo every host change once, before the first trial."""
@@ -244,7 +208,7 @@ class DryRun:
                 checked.add(key)
                 changes.apply()
                 changes.restore()
-            notes = _Notes(testbed, jobs={changes.name: partial(_changes_note, changes)})
+            notes = Notes(testbed, jobs={changes.name: partial(changes_note, changes)})
             yield from notes.annotate(self.log.take())
 
     def facts_steps(self) -> Iterator[DryRunStep]:
@@ -265,23 +229,20 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     able = tuple(name for name in plan.treatments if not missing[name])
     trials = tuple(trial for trial in plan.trials if not missing[trial.treatment])
     run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
-    reasons = list(arm_requirements.reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
+    mode = run_of(plan.study)
+    reasons = list(mode.reasons_against(run.testbed)) if run else []
     if reasons and plan.execution_chosen:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
-    parts = []
-    plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == "plain"]
+    parts, together = [], mode.block_part(run) if run else None
+    plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == PLAIN]
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        repeats, unit = sum(trial.treatment == name for trial in plain or plan.trials), "trial"
-        if plan.study.capacity:
-            repeats, unit = plan.study.capacity.usual_probes * repeats, "probe"
-        if plain or missing[name]:
+        repeats = plan.mode.loads_per_trial(plan.study) * sum(t.treatment == name for t in plain or plan.trials)
+        if plain or together is None or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []
-            parts.append(DryRunPart(title, repeats, unit, phases, missing[name]))
-    if run and plan.interleaved:
-        parts.append(
-            DryRunPart(f"all treatments by turns: {', '.join(able)}", plan.blocks, "block", run.block_phases())
-        )
+            parts.append(DryRunPart(title, repeats, plan.mode.load_unit, phases, missing[name]))
+    if together:
+        parts.append(together)
     if run is None:
         return None, parts
     before = DryRunPart("once, before the first trial", phases=[("check everything", list(run.preflight_steps()))])
@@ -319,7 +280,7 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
     return DryRun(testbed, hosts, log)
 
 
-def _titled(
+def with_titles(
     steps: Mapping[str, Sequence[DryRunStep]], attempts: Sequence[Attempt]
 ) -> list[tuple[str, list[DryRunStep]]]:
     """Return the steps of each phase below its title, with those that change hosts below a title of their own."""
@@ -337,7 +298,8 @@ def _polling_steps(attempt: Attempt, phase: str) -> Iterator[DryRunStep]:
             yield DryRunStep(alias, "ask", (source,), "over the SSH connection, until the load is over")
 
 
-def _page_url(attempt: Attempt) -> str:
+def page_url(attempt: Attempt) -> str:
+    """Return the URL of the page that an attempt's load requests."""
     target = attempt.deployment.target
     return f"{target.scheme}://{target.address}:{target.port}{attempt.workload.path}"
 
@@ -355,14 +317,15 @@ def _request(instance: Instance, name: str) -> tuple[str, ...]:
     return (f"{instance.rendered.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
 
 
-def _changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:
+def changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:
+    """Return the note of a step that changes a host, or puts it back."""
     if step.action == "stop":
         return "puts back what was changed"
     made = host_changes_of(changes.deployment)[step.alias].to_record()
     return ", ".join(f"{key} {value}" for key, value in made.items())
 
 
-class _Notes:
+class Notes:
     """Notes that explain the steps of a dry run, found by the service, job or request of each step.
 
     Parameters
@@ -383,39 +346,15 @@ class _Notes:
         self._repeats: Counter[DryRunStep] = Counter()
 
     @classmethod
-    def of_attempt(cls, attempt: Attempt) -> _Notes:
+    def of_attempt(cls, attempt: Attempt) -> Notes:
         """Return the notes of an attempt; its services are added by the phase `configure`."""
         jobs: dict[str, Callable[[DryRunStep], str]] = {
             attempt.load.name: lambda step: attempt.workload.tool,
             attempt.load.warmup_name: lambda step: "warm-up",
             attempt.monitors.name: lambda step: "monitors",
-            attempt.host_changes.name: partial(_changes_note, attempt.host_changes),
+            attempt.host_changes.name: partial(changes_note, attempt.host_changes),
         }
-        return cls(attempt.testbed, [attempt.services.instances], jobs, [_page_url(attempt)])
-
-    @classmethod
-    def of_block(cls, block: InterleavedBlock) -> _Notes:
-        """Return the notes of an interleaved block, whose arms have services of their own and share the other jobs."""
-        attempts = block.attempts
-        load, arms = attempts[0].load.name, {f"arm{arm}": attempt for arm, attempt in enumerate(attempts)}
-
-        def note_load(step: DryRunStep) -> str:
-            folder, _, name = step.args[0].removeprefix(f"jobs/{load}/").partition("/")
-            if folder not in arms:
-                return f"{attempts[0].workload.tool} of all treatments by turns"
-            command = step.data.decode().strip() if name == "cmd" else ""
-            return f"{arms[folder].planned.treatment}{command and f': {command}'}"
-
-        jobs: dict[str, Callable[[DryRunStep], str]] = {
-            load: note_load,
-            block.load.calibration_name: lambda step: "its latency, for the length of slices; in the first block only",
-            block.load.warmup_name: lambda step: "warm-up",
-            block.monitors.name: lambda step: "monitors",
-        }
-        for attempt in attempts:
-            jobs[attempt.host_changes.name] = partial(_changes_note, attempt.host_changes)
-        instances = [attempt.services.instances for attempt in attempts]
-        return cls(block.testbed, instances, jobs, list(map(_page_url, attempts)))
+        return cls(attempt.testbed, [attempt.services.instances], jobs, [page_url(attempt)])
 
     def annotate(self, steps: Iterable[DryRunStep], phase: str = "") -> Iterator[DryRunStep]:
         """Yield the steps with notes, each followed by steps that the host then takes without another call."""

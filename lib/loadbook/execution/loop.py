@@ -13,16 +13,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from loadbook.core import clock
-from loadbook.core.errors import HostError, LoadbookError
-from loadbook.execution.attempt import Attempt
+from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt_store import AttemptStore
-from loadbook.execution.block_runner import MAX_ATTEMPTS, InterleavedBlocks
-from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
-from loadbook.execution.placement import job_stem
+from loadbook.execution.host_state import REMOTE_DISK_FULL
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
-from loadbook.modes.capacity.run import CapacityBlocks
-from loadbook.modes.interleaved.run_block import SlicesTooLongError
+from loadbook.modes.base import PLAIN, PlainTrialsError
+from loadbook.modes.plain.run import FACET, run_of, run_of_record
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.plan import Plan, PlannedTrial
 
@@ -41,42 +38,38 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     """
     try:
         _execute_pending(testbed, store, on_event, until)
-    except SlicesTooLongError as error:
+    except PlainTrialsError as error:
         _make_plain(testbed, store, on_event, str(error))
         _execute_pending(testbed, store, on_event, until)
 
 
 def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason: str) -> None:
-    """Go on with plain trials in place of interleaved blocks; the ledger says so, and why."""
+    """Go on with plain trials in place of those of another mode; the ledger says so, and why."""
     store.ledger.append("made-plain", reason=reason)
-    testbed.plan = testbed.plan.with_plain_trials(reason)
-    on_event(Progress("note", f"plain trials in place of interleaved blocks: {reason}"))
+    execution, testbed.plan = testbed.plan.study.execution, testbed.plan.with_plain_trials(reason)
+    on_event(Progress("note", f"plain trials in place of {execution} blocks: {reason}"))
 
 
 def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None) -> None:
     lost: list[TrialRecord] = []
     estimate = _TimeEstimate(testbed, len(list(store.pending())), on_event)
     testbed.on_phase = estimate.on_phase
-    plan = testbed.plan
-    blocks: CapacityBlocks | InterleavedBlocks | None = None
-    if plan.study.capacity:
-        blocks = CapacityBlocks(testbed, store, on_event)
-    elif plan.interleaved:
-        blocks = InterleavedBlocks(testbed, store, on_event)
+    plan, mode = testbed.plan, run_of(testbed.plan.study)
+    runners = {
+        PLAIN: FACET.runner(testbed, store, on_event),
+        plan.mode.execution: mode.runner(testbed, store, on_event),
+    }
     for _, group in groupby(store.pending(), key=lambda planned: _executed_together(plan, planned)):
         together = list(group)
         if until is not None and together[0].block > plan.latency_blocks + until:
             return
         estimate.begin(together)
         on_event(estimate.event(together[0], "trial-started", "running", beside=len(together) - 1))
-        if blocks is not None and plan.runs_together(together[0].block):
-            records = blocks.run(together)
-        else:
-            records = [_run_trial(testbed, store, together[0], on_event)]
+        records = runners[plan.execution_of(together[0].block)].run(together)
         estimate.end(records)
         for number, (planned, record) in enumerate(zip(together, records, strict=True), 1):
-            if record.capacity and (found := record.capacity.capacity_per_s) is not None:
-                on_event(Progress("note", f"{planned.trial}  {planned.treatment}: capacity {found:,.0f}/s"))
+            if found := run_of_record(record).ended_note(record):
+                on_event(Progress("note", f"{planned.trial}  {planned.treatment}: {found}"))
             text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
             on_event(estimate.event(planned, "trial-ended", text, record.status, len(records) - number))
             # a lost host or a full disk is not the fault of the treatment
@@ -88,37 +81,7 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
 
 def _executed_together(plan: Plan, planned: PlannedTrial) -> tuple[int, int]:
     """Return the same value for all trials of a block that runs together, and one of its own for each other trial."""
-    return planned.block, 0 if plan.runs_together(planned.block) else planned.slot
-
-
-def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
-    """Attempt one trial until it succeeds or may not be retried, and return the record of the last attempt."""
-    tries = 0
-    while True:
-        tries += 1
-        check_local_space(store.paths.raw, testbed.plan)
-        number, folder = store.begin(planned)
-        attempt = Attempt(testbed, planned, number, folder)
-        try:
-            record = attempt.run()
-            # no retry if a host could not be reconnected
-            reconnected = not attempt.retry or testbed.reconnect()
-        except KeyboardInterrupt:
-            # an interrupted attempt is repeated, so its own status does not matter
-            attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
-            store.end(attempt.record, folder, final=False)
-            for error in testbed.not_restored:
-                on_event(Progress("note", f"{error.message}\n{error.hint}"))
-            raise
-        retry = attempt.retry and reconnected and tries < MAX_ATTEMPTS.get(record.status, 1)
-        store.end(record, folder, final=not retry)
-        testbed.check_restored()
-        if attempt.retry and reconnected:
-            with contextlib.suppress(HostError):  # out of reach again: a resumed run removes them
-                remove_stale_jobs(testbed, [job_stem(testbed.run, planned.trial, number)])
-        if not retry:
-            return record
-        on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
+    return planned.block, 0 if plan.mode.runs_together(plan, planned.block) else planned.slot
 
 
 def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:

@@ -16,6 +16,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration, format_percent, format_percent_range, pluralize
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
+from loadbook.modes.plain.stats import stats_of
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record
@@ -329,8 +330,10 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     """Return the most efficient trial length, from recorded trials of the same load, or a text on why it is unknown."""
     from loadbook.stats.power import estimate_trial_length
 
-    if plan.interleaved:
-        return _best_length_by_slices([item for item in samples if item.similarity == SAME_LOAD])
+    mode = stats_of(plan.study)
+    if mode.length_not_known:
+        same_load = [item for item in samples if item.similarity == SAME_LOAD]
+        return next(filter(None, map(_length_by_mode, same_load)), None) or mode.length_not_known
     tool = plan.study.workload_of(plan.study.baseline).tool
     by_sample = [within_trial_rates(item) for item in samples if item.similarity == SAME_LOAD]
     series = [item for rates, _ in by_sample for item in rates]
@@ -342,17 +345,12 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
 
 
-def _best_length_by_slices(samples: list[NoiseSample]) -> TrialLength | str:
-    """Return the most efficient length of interleaved trials, from the newest run whose slices tell it."""
-    from loadbook.modes.interleaved.stats_noise import noise_sources
-
-    for sample in samples:
-        study = read_current_plan(sample.paths).study
-        trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
-        sources = noise_sources(own, trial_values(trials, measured, study.metric), aa_arms(study))
-        if sources is not None:
-            return sources.trial_length(float(trials["duration_s"].median()))
-    return "not known: it takes an interleaved run of this load with an A/A arm and five blocks"
+def _length_by_mode(sample: NoiseSample) -> TrialLength | None:
+    """Return the most efficient length that the trials of a recorded run tell by the statistics of their mode."""
+    study = read_current_plan(sample.paths).study
+    trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
+    values, trial_s = trial_values(trials, measured, study.metric), float(trials["duration_s"].median())
+    return stats_of(study).trial_length(own, values, aa_arms(study), trial_s)
 
 
 def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
@@ -416,9 +414,8 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
 
 def power_lines(forecast: PowerForecast) -> list[str]:
     """Return the lines about power, or about certified rates, that `loadbook plan` prints."""
-    objective = forecast.plan.study.capacity
-    if objective and objective.least_starts:
-        return [f"certified   {objective.certified_if_text(forecast.plan.blocks)}"]
+    if certified := forecast.plan.mode.certified_rule(forecast.plan):
+        return [f"certified   {certified.text}"]
     plan, compared = forecast.plan, comparison_count(forecast.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""
     among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
@@ -495,10 +492,8 @@ def noise_cost_text(forecast: PowerForecast) -> str | None:
 
 def underpowered_note(forecast: PowerForecast) -> str | None:
     """Return a note if the plan has too few blocks to detect its margin, or to certify a rate, else None."""
-    objective = forecast.plan.study.capacity
-    if objective and objective.least_starts:
-        too_few = forecast.plan.blocks < objective.least_starts
-        return f"certified: {objective.certified_if_text(forecast.plan.blocks)}" if too_few else None
+    if certified := forecast.plan.mode.certified_rule(forecast.plan):
+        return f"certified: {certified.text}" if certified.has_too_few_blocks else None
     if not forecast.underpowered:
         return None
     sees = "This run has too few blocks to see any difference."

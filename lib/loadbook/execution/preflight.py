@@ -16,7 +16,7 @@ from loadbook.core.units import format_bytes, shorten_list
 from loadbook.execution.background_load import hex_address
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
-from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
+from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES, STATE_TIMEOUT_S
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.placement import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem, uses_delay
 from loadbook.execution.testbed import Testbed
@@ -24,7 +24,7 @@ from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
-from loadbook.modes.interleaved.run_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
+from loadbook.modes.plain.run import run_of
 from loadbook.services import ServiceSpec, load_service, version
 from loadbook.services.instance import Instance, LaunchOptions
 from loadbook.store.atomic import free_bytes
@@ -113,10 +113,10 @@ def preflight(testbed: Testbed, data: Path) -> None:
     PreflightError : there are problems; it lists those of all hosts.
     """
     refused = missing_permissions(all_deployments(testbed))
-    if testbed.plan.interleaved and not testbed.plan.execution_chosen:  # else checked when it was chosen
-        refused += [
-            f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
-        ]
+    plan = testbed.plan
+    if not plan.execution_chosen:  # else checked when it was chosen
+        reasons = run_of(plan.study).reasons_against(testbed)
+        refused += [f"{plan.mode.execution} blocks are not possible: {reason}" for reason in reasons]
     if refused:  # raised before any service is checked
         raise PreflightError(refused)
     hosts, drivers = testbed.hosts, testbed.drivers
@@ -223,7 +223,7 @@ def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
 
 def probe_version(host: Host, tool: Tool) -> str:
     """Return the version of a tool on a host; ToolError if the tool is missing or unusable."""
-    done = host.run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
+    done = host.run(tool.version_argv, timeout_s=STATE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:
         problem = f"host {host.alias}: {tool.binary} is not installed, or not on the PATH of ssh logins"
         raise ToolError(problem, tool.install_hint)
@@ -262,7 +262,7 @@ def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
     """Run PREFLIGHT_SCRIPT on a host."""
     host = testbed.hosts[alias]
     args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
-    return host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
+    return host.script(PREFLIGHT_SCRIPT, args, timeout_s=STATE_TIMEOUT_S, check=True)
 
 
 def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[Problem]:
@@ -335,9 +335,6 @@ def _check_changes(testbed: Testbed) -> Iterator[Problem]:
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) that must be free on a host; those of the host's own servers are left out."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
-    plan = testbed.plan
-    deployments = all_deployments(testbed)
-    if plan.interleaved:
-        deployments += [Deployment(testbed, name, arm) for arm, name in enumerate(plan.treatments)]
+    deployments = [*all_deployments(testbed), *run_of(testbed.plan.study).deployments(testbed)]
     ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}
     return sorted(f"{port:04X}" for port in ports)

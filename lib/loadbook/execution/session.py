@@ -37,7 +37,7 @@ from loadbook.hosts.inventory import format_entry, read_hosts
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
-from loadbook.modes.interleaved.run_requirements import reasons_against_interleaving
+from loadbook.modes.plain.run import run_of
 from loadbook.store import atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import EXAMPLES, Layout, RunPaths
@@ -177,9 +177,9 @@ class RunSession:
         check_same_hosts(self.testbed, self.paths)
 
     def choose_execution(self) -> None:
-        """Plan plain trials if these hosts cannot interleave and the study leaves the execution to loadbook."""
+        """Plan plain trials if hosts do not allow the mode and the study leaves the execution to loadbook."""
         plan = self.selection.plan
-        if plan.interleaved and plan.execution_chosen and (reasons := list(reasons_against_interleaving(self.testbed))):
+        if plan.execution_chosen and (reasons := list(run_of(plan.study).reasons_against(self.testbed))):
             plain = plan.with_plain_trials("; ".join(reasons))
             self.testbed.plan, self.selection = plain, replace(self.selection, plan=plain)
         self._note(f"execution: {self.selection.plan.execution_text}")
@@ -349,7 +349,11 @@ RUN_STEPS = (
     RunStep("stop jobs that its earlier sessions left on the hosts", RunSession.stop_leftovers, "resumed"),
     RunStep("put back what any earlier run left changed on the hosts", RunSession.roll_back_leftovers),
     RunStep("report other programs on the hosts; the user may decline the run", RunSession.warn_of_other_load),
-    RunStep("plan plain trials if these hosts cannot interleave", RunSession.choose_execution, "new"),
+    RunStep(
+        "plan plain trials if these hosts do not allow interleaved blocks, or another mode",
+        RunSession.choose_execution,
+        "new",
+    ),
     RunStep("check tools, services, files and every configuration on the hosts", RunSession.check_everything),
     RunStep("announce the run", RunSession.announce),
     RunStep("make its folder: study, plan, hosts, facts of the hosts", RunSession.make_run_folder, "new"),

@@ -20,9 +20,8 @@ from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.shell import cpu_list
-from loadbook.modes.interleaved.spec import slices_for_latency
+from loadbook.modes.base import mode_of
 from loadbook.services import ServiceSpec, check_study, load_service
-from loadbook.services.check import idle_timeout_reasons
 from loadbook.store.paths import Layout
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan
@@ -44,7 +43,9 @@ def load_study(layout: Layout, name: str) -> Study:
         raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
     loads = {f"treatments.{name}.workload": study.workload_of(name) for name in study.treatments}
     loads = {"workload": study.workload} | {place: load for place, load in loads.items() if load != study.workload}
-    tool_problems = [p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)]
+    tool_problems = [
+        p for place, load in loads.items() for p in _tool_problems(mode_of(study).first_load(study, load), place)
+    ]
     first_by_message = {
         p.message: p for p in reversed(tool_problems)
     }  # a mistake in [workload] is in every treatment's
@@ -55,10 +56,9 @@ def load_study(layout: Layout, name: str) -> Study:
 
 
 def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: int | None = None) -> Plan:
-    """Return the plan of a study as `make_plan` does; its trials are plain if services speak against interleaving."""
-    treatments, shortest = study.treatments_in(subset), slices_for_latency(0.0)
-    assert shortest is not None
-    reasons = idle_timeout_reasons(study, treatments, shortest, services_of(layout, study, treatments))
+    """Return the plan of a study as `make_plan` does; its trials are plain if services speak against its mode."""
+    treatments = study.treatments_in(subset)
+    reasons = mode_of(study).reasons_in_services(study, treatments, services_of(layout, study, treatments))
     plan = make_plan(study, subset, blocks, reasons_in_services=reasons)
     return replace(plan, left_out=_left_out(layout, study))
 

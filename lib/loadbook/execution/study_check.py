@@ -18,7 +18,7 @@ from loadbook.execution.testbed import Testbed, open_testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.jobs import InUseError
-from loadbook.modes.interleaved.run_requirements import check_arms
+from loadbook.modes.plain.run import run_of
 from loadbook.store.paths import Layout
 from loadbook.study.model import Study
 
@@ -45,7 +45,7 @@ def check_study(layout: Layout, study: Study, path: Path, inventory: HostsFile) 
     try:
         yield from _check_as_a_run_does(testbed)
         yield from _check_background_load(testbed)
-        for check in check_arms(testbed, dict(testbed.hosts)) if testbed.plan.interleaved else ():
+        for check in run_of(testbed.plan.study).check_hosts(testbed, dict(testbed.hosts)):
             is_required = check.status != "ok" and not testbed.plan.execution_chosen
             yield check._replace(status="missing") if is_required else check
     finally:

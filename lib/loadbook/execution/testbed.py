@@ -22,6 +22,7 @@ from loadbook.hosts.lab import Lab, lab_kind
 from loadbook.hosts.remote import connect
 from loadbook.hosts.replay import RecordedRun, RecordingHost, ReplayHost, record_host
 from loadbook.hosts.rollback import NotRestoredError
+from loadbook.modes.plain.replay import replay_of
 from loadbook.services import load_service
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
@@ -38,9 +39,9 @@ class Testbed:
 
     `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
     alias and tool. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a replay
-    repeats. `configurations` has role, host, service and digest of the configurations of each treatment. `ended` is set
-    at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks. `on_phase` is called at
-    the begin of a phase of a trial or block.
+    repeats, `replayed_executions` the executions of its trials. `configurations` has role, host, service and digest of
+    the configurations of each treatment. `ended` is set at the end of the session and ends all pauses. `not_restored`
+    collects errors of rollbacks. `on_phase` is called at the begin of a phase of a trial or block.
     """
 
     plan: Plan
@@ -53,7 +54,7 @@ class Testbed:
     tools: dict[str, Tool]
     pool: Executor
     replayed_run: str | None = None
-    replays_plain_trials: bool = False
+    replayed_executions: frozenset[str] = frozenset()
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Placement, str] = field(default_factory=dict)
     configurations: dict[str, set[tuple[str, str, str, str]]] = field(default_factory=dict)
@@ -271,7 +272,7 @@ def build_testbed(request: TestbedRequest) -> Testbed:
         tools={name: base.load_tool(name) for name in study.tools_of(plan.treatments)},
         pool=request.pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
         replayed_run=replay.id if replay else None,
-        replays_plain_trials=replay is not None and not replay.has_interleaved(plan.trials),
+        replayed_executions=replay.executions(plan.trials) if replay else frozenset(),
     )
 
 
@@ -279,23 +280,13 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
     """Return the recorded run that a hosts file replays; None for real hosts."""
     if inventory.replay is None:
         return None
-    if plan.study.capacity:
-        raise UsageError(
-            f"{path} plays a run back, and a search for capacity cannot be played back: its loads follow from outcomes",
-            "loadbook ingest makes its tables again from the recorded files",
-        )
     recording = RecordedRun((path.absolute().parent / inventory.replay).resolve())
-    missing = recording.missing_trials(plan.trials)
-    if missing:
+    replay_of(plan.study).check(plan, recording, path)
+    if missing := recording.missing_trials(plan.trials):
         missing_trials = [f"{t.trial}: {t.treatment} in block {t.block}" for t in missing[:MAX_NAMED_TRIALS]]
         more = [f"and {len(missing) - MAX_NAMED_TRIALS} more"] if len(missing) > MAX_NAMED_TRIALS else []
         lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
-    if not plan.interleaved and recording.has_interleaved(plan.trials):
-        raise UsageError(
-            f"{path} plays run {recording.id} back, whose blocks are interleaved, and the study asks for plain trials",
-            'set execution = "auto" or "interleaved" in the study',
-        )
     return recording
 
 

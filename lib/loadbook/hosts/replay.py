@@ -14,22 +14,25 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
-from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, INTERLEAVE_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, job_folder
+from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, job_folder
+from loadbook.modes.base import PLAIN, mode_of_record
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import (
     DriverRecord,
-    InterleavedRecord,
     TrialRecord,
     changed_files,
     read_trial,
     sha256_file,
 )
 from loadbook.study.plan import PlannedTrial
+
+if TYPE_CHECKING:
+    from loadbook.modes.plain.replay import PlainReplay
 
 # a larger response body is not recorded; a replay then raises HostError for that request
 MAX_RECORDED_BODY_BYTES = 64_000
@@ -188,15 +191,20 @@ class RecordedRun:
         """Id of the recorded run."""
         return self.run.name
 
-    def has_interleaved(self, trials: Iterable[PlannedTrial]) -> bool:
-        """Return whether a recorded one among these trials is interleaved."""
+    def executions(self, trials: Iterable[PlannedTrial]) -> frozenset[str]:
+        """Return the executions of the recorded ones among these trials."""
         recorded = (self._trials.get((t.treatment, t.block)) for t in trials)
-        return any(attempt[1].interleaved is not None for attempt in recorded if attempt)
+        return frozenset(mode_of_record(attempt[1]).execution for attempt in recorded if attempt)
 
-    def arms_of_block(self, block: int) -> list[tuple[Path, TrialRecord, InterleavedRecord]]:
-        """Return the recorded arms of an interleaved block whose load ran to its end."""
-        of_block = [attempt for (_, number), attempt in self._trials.items() if number == block]
-        return [(folder, record, record.interleaved) for folder, record in of_block if record.interleaved]
+    def trials_of_block(self, block: int) -> list[tuple[Path, TrialRecord]]:
+        """Return folder and record of every recorded trial of a block."""
+        return [attempt for (_, number), attempt in self._trials.items() if number == block]
+
+    def replay_of_block(self, block: int) -> PlainReplay:
+        """Return how the mode of a block plays it back; a trial that failed does not tell it."""
+        modes = [mode_of_record(record) for _, record in self.trials_of_block(block)]
+        mode = next((mode for mode in modes if mode.name != PLAIN), modes[0])
+        return cast("PlainReplay", mode.facet("replay"))
 
     def missing_trials(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
         """Return the planned trials that were not recorded."""
@@ -361,16 +369,16 @@ class ReplayHost(Host):
 
     def _job_files(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of each file of a load job or of the sampler; nothing for a service's job."""
-        arms = self._recorded_run.arms_of_block(record.block)
-        source, record = arms[0][:2] if arms and record.interleaved is None else (source, record)
+        mode = self._recorded_run.replay_of_block(record.block)
+        source, record = mode.measured_trial(self._recorded_run, source, record)
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
         if job.name.endswith(WARMUP_SUFFIX):
             for stream in ("stdout", "stderr"):
                 yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
-        for folder, arm_record, arm in arms if INTERLEAVE_PROGRAM in job.steps[-1] else ():
-            yield from _arm_files(folder, arm_record, arm, self.alias)
-        if job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)) or INTERLEAVE_PROGRAM in job.steps[-1]:
+        if (own := mode.job_files(self._recorded_run, job, record, self.alias)) is not None:
+            yield from own
+        elif job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)):
             yield f"rc.{len(job.steps)}", b"0\n"
             yield "rc", b"0\n"
         elif CPU_READINGS_PROGRAM in job.steps[-1]:
@@ -400,17 +408,6 @@ class ReplayHost(Host):
         """Mark a running job as ended with exit code 143 (TERM)."""
         if self.state(name).running:
             self._path(f"{job_folder(name)}/rc").write_text("143\n")
-
-
-def _arm_files(folder: Path, record: TrialRecord, arm: InterleavedRecord, alias: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of one driver's files of one arm of an interleaved block, and of its slices."""
-    for driver in record.drivers:
-        if driver.host != alias:
-            continue
-        yield "stdout.1", (folder / (driver.slices or arm.slices)).read_bytes()
-        outputs = {"stdout": driver.stdout, "stderr": driver.stderr} | driver.files
-        for name, file_name in outputs.items():
-            yield f"arm{arm.arm}/{name}", (folder / file_name).read_bytes()
 
 
 def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 FileStates = tuple[tuple[int, int], ...]
 
 
-def trace_row(keys: Row, point: Row, t_s: float) -> Row:
+def trace_row(keys: Row, point: Mapping[str, Any], t_s: float) -> Row:
     """Return the row of one point, `t_s` seconds after the start of the measurement."""
     return keys | {"t_s": round(t_s, TIME_DIGITS)} | {name: point[name] for name in POINT}
 

@@ -33,11 +33,12 @@ from loadbook.ingestion.workers import (
     usable_cpus,
     worker_processes,
 )
+from loadbook.modes.base import mode_of_record
 from loadbook.services.check import ineffective_settings
 from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
-from loadbook.store.tables import MEASURES, TABLES, arrow_schema, to_arrow, write_arrow
+from loadbook.store.tables import TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
 from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
 from loadbook.study.plan import Plan, PlannedTrial
@@ -136,10 +137,9 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     row |= {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
     return row | {
         "execution": plan.execution_of(record.block),
-        "measures": MEASURES[plan.execution_of(record.block)] if plan.latency_blocks else "all",
+        "measures": plan.mode.measures(plan, record.block),
         "load_model": workload["model"],
-        # the rate of a search is a result, no condition
-        "offered_per_s": None if record.capacity and record.capacity.is_search else workload.get("rate_per_s"),
+        "offered_per_s": workload.get("rate_per_s") if mode_of_record(record).has_given_rate(record) else None,
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
         "drivers": len(record.drivers),
         "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),

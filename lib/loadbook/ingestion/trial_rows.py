@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
+from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.core.validity_rules import rule_advice
 from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion import report_files
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
-from loadbook.modes.interleaved.read import SliceLog, active_report, cpu_measurements, own_processes, read_slices
+from loadbook.modes.plain.read import read_of
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
@@ -307,26 +308,12 @@ def read_load_rows(
     """Read the outputs of a trial's load generators, except `changed` files."""
     rows = TrialRows(record, changed=changed)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
-    if record.interleaved:
-        for driver in [one for one in record.drivers if one.host in parsed]:
-            slice_log = _read_slices(folder, driver.slices or record.interleaved.slices, changed, rows)
-            parsed[driver.host] = active_report(parsed[driver.host], record, slice_log, driver)
+    parsed = read_of(record).own_reports(rows, folder, changed, parsed)
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
         rows.times_us = merged_times(list(parsed.values())) if with_times else {}
         _add_measurements(rows, parsed)
     return rows
-
-
-def _read_slices(folder: Path, name: str, changed: Sequence[str], rows: TrialRows) -> SliceLog:
-    """Return the slices of an interleaved block in a file; empty for a damaged one."""
-    if name in changed:
-        return SliceLog()
-    try:
-        return read_slices(read_bytes(folder / name).decode(errors="replace"))
-    except (ValueError, LookupError, DataError) as error:
-        rows.add_problem("unreadable-output", f"slices: {error}", file=name)
-        return SliceLog()
 
 
 def _parse_driver_output(
@@ -384,6 +371,18 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
         rows.add_problem("per-driver", message, level="note")
 
 
+def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return CPU seconds per successful response of all services, and of those of each role; nothing if not known."""
+    ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
+    used: dict[str, float] = {}
+    for service in record.services:
+        if service.cpu_s is None:
+            return []
+        for name in (CPU_PER_RESPONSE, f"{CPU_PER_RESPONSE}.{service.role}"):
+            used[name] = used.get(name, 0.0) + service.cpu_s
+    return [Measurement(name, "value", cpu_s / ok, "s", None) for name, cpu_s in used.items()] if ok else []
+
+
 def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
     """Add the samples of all hosts, with times by the controller's clock; 0 is the start of the measurement."""
     record = rows.record
@@ -414,8 +413,7 @@ def _add_host_metric_source(
 ) -> None:  # fmt: skip
     """Add a source's samples and problems; `opened` is the window's start by the source's clock."""
     keys = {"host": monitor.host, "role": monitor.role, "source": source}
-    interleaved = rows.record.interleaved
-    for point in own_processes(parsed.rows, interleaved) if interleaved else parsed.rows:
+    for point in read_of(rows.record).own_samples(rows.record, parsed.rows):
         rows.traces.append(trace_row(keys, point, float(point["t"]) - opened))
     for problem in problems:
         rows.add_problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)

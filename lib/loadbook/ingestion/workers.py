@@ -32,7 +32,7 @@ from loadbook.core.errors import DataError, HostError, UsageError
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.service_logs import add_failure_reasons
 from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows, write_requests
-from loadbook.modes.capacity.read import add_capacity_rows
+from loadbook.modes.plain.read import read_of
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, to_arrow
 from loadbook.store.trial_record import TrialRecord
@@ -135,8 +135,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
         _check_planned_as(planned, record, part)
         _check_ledger_sum(folder, record, part.record_sums.get(planned.trial))
         rows = read_trial_rows(folder, record)
-        if record.capacity:
-            add_capacity_rows(rows, folder)
+        read_of(record).add_rows(rows, folder)
         add_failure_reasons(rows, folder, rows.changed)
         rows.traces += part.added.host_metric_rows(rows.record)
         text = (folder / trial_record.RECORD_NAME).read_text(encoding="utf-8")

@@ -14,16 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words, pluralize
 from loadbook.core.validity_rules import lower_first
-from loadbook.modes.interleaved.stats_slices import MIN_BLOCKS_OF_LENGTH, SliceLengthCheck, slice_length_check
+from loadbook.modes.plain.page import OrderCheck, page_of
 from loadbook.report import palette, sections
 from loadbook.report.blocks import CHECK_STATES
 from loadbook.report.nodes import DASH, Column, Division, Link, Strong, Table, TextOnly
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
-from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.steady_state import (
@@ -37,7 +36,6 @@ from loadbook.stats.steady_state import (
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
 from loadbook.store.tables import RunData, trials_telling
-from loadbook.store.trial_record import SLICE_SERIES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +79,8 @@ def harness_checks(data: RunData, analysis: Analysis, more: Sequence[ValidityMes
 
     A run that certifies rates compares nothing, and has no cells on A/A arm and positive control.
     """
-    arms = [] if analysis.metric == OBJECTIVE_TIME else [_arm_check(data, analysis, kind) for kind in ("aa", "control")]
+    is_compared = get_metric(analysis.metric).is_compared
+    arms = [_arm_check(data, analysis, kind) for kind in ("aa", "control") if is_compared]
     return [*arms, _trials_check(data), _doubts_check(data, analysis, more)]
 
 
@@ -134,10 +133,8 @@ def _trials_check(data: RunData) -> HarnessCheck:
     order = "random order"
     if source := data.run_record.imported:
         order = "in the order of their times" if source.timed else "order as it was imported"
-    order = "in turns, in slices" if data.study.execution == "interleaved" else order
-    if data.study.searches_capacity:
-        order = "in rounds of probes"
-    text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
+    text = f"{left} excluded: {why}{more}; " if left else "none excluded; "
+    text += page_of(data.study).order_text(data.study, order)
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE_SHARE * number["planned"] else ("doubt", "!")
     return HarnessCheck(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
 
@@ -173,7 +170,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     for row in analysis.of_kind("control"):
         if row.passed is False:
             messages.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))
-    if not analysis.of_kind("aa") and analysis.metric != OBJECTIVE_TIME:
+    if not analysis.of_kind("aa") and get_metric(analysis.metric).is_compared:
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
         messages.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
     return messages
@@ -182,30 +179,22 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
 TRIALS_PER_CHANCE_OUTLIER = 40  # about one in so many trials is marked as an outlier by chance
 MAX_ADJUSTED = 4
 MIN_SHIFT_SHARE = 0.25  # of the margin; a carry-over that moves no comparison by as much is a note
-CARRY_OVER_NOT_CHECKED = (
-    "Carry-over was not checked: too few trials, or slices with recorded traffic, to tell what ran before from block "
-    "and treatment."
-)
-NO_ORDER_OF_SEARCHES = (
-    "The treatments of a block were searched together, in rounds of one probe for each, in a new random order every "
-    "round: none ran before another."
-)
 
 
 def order_sentences(
-    carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
+    check: OrderCheck, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
-    """Return the sentences below the order plot: drift, carry-over (`carried`; None: not tested), outliers."""
-    not_checked = NO_ORDER_OF_SEARCHES if analysis.metric == CAPACITY else CARRY_OVER_NOT_CHECKED
-    carry_over_text = carried.sentence(analysis.metric, labels) if carried else not_checked
-    return [*filter(None, [diagnostics.describe_drift(values).sentence, carry_over_text, _outlier_text(values)])]
+    """Return the sentences below the order plot: drift, carry-over, outliers, what the mode tests besides."""
+    carry_over_text = check.carried.sentence(analysis.metric, labels) if check.carried else check.not_tested
+    drift = diagnostics.describe_drift(values).sentence
+    return [*filter(None, [drift, carry_over_text, _outlier_text(values), check.sentence])]
 
 
 def order_notes(
-    carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
+    check: OrderCheck, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[ValidityMessage]:
     """Return messages about the order of trials: a doubt if carry-over was detected, a note on outliers."""
-    messages = []
+    messages, carried = [], check.carried
     if carried and carried.is_significant:
         matters = carried.largest_shift > MIN_SHIFT_SHARE * math.log1p(analysis.margin)
         effects = carried.adjusted_effects
@@ -216,56 +205,13 @@ def order_notes(
         messages.append(ValidityMessage("carry-over", "Carry-over", "doubt" if matters else "note", 0, text))
     if text := _outlier_text(values):
         messages.append(ValidityMessage("outliers", "Outliers", "note", 0, text))
-    return messages
+    return [*messages, *check.notes]
 
 
-def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
-    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats; None if it cannot be tested.
-
-    In interleaved blocks it is one between slices. Searches for capacity go in rounds, each in an order of its own.
-    """
-    if data.study.searches_capacity:
-        return None
+def check_order(data: RunData, analysis: Analysis, values: pd.DataFrame) -> OrderCheck:
+    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats, and what its mode tests."""
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
-    if data.study.execution == "interleaved":
-        return slice_carry_over(data.samples, values, analysis.baseline, same)
-    return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
-
-
-SLICE_LENGTHS_NOT_COMPARED = (
-    f"The lengths of slices were not compared: fewer than {MIN_BLOCKS_OF_LENGTH} blocks of each, or lengths that are "
-    "hardly different, as the latency asks for longer ones."
-)
-
-
-def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:
-    """Test whether effects depend on the length of slices, where the study's blocks have several in turn."""
-    if not data.study.compares_slices:
-        return None
-    planned_s = data.study.slices
-    slices = data.samples[(data.samples["series"] == SLICE_SERIES) & (data.samples["metric"] == "slice")]
-    turn = (values.set_index("trial")["block"] - 1) % len(planned_s)
-    measured_s = slices.groupby(slices["trial"].map(turn))["value"].median().round(3)
-    lengths_s = {int(block): float(measured_s.get((block - 1) % len(planned_s), 0.0)) for block in values["block"]}
-    names = [row.treatment for row in analysis.rows if row.treatment != analysis.baseline]
-    return slice_length_check(values, lengths_s, analysis.baseline, names)
-
-
-def slice_length_sentence(data: RunData, compared: SliceLengthCheck | None) -> str:
-    """Return the sentence on the lengths of slices; "" if the study has no more than one."""
-    if not data.study.compares_slices:
-        return ""
-    return compared.sentence(data.study.labels) if compared else SLICE_LENGTHS_NOT_COMPARED
-
-
-def slice_length_notes(data: RunData, compared: SliceLengthCheck | None) -> list[ValidityMessage]:
-    """Return a doubt for every effect that depends on the length of slices."""
-    if not compared or not compared.moved:
-        return []
-    names = join_words([data.study.label(effect.treatment) for effect in compared.moved])
-    advice = "Pauses of the load change it: longer slices, or plain trials, tell how much."
-    text = f"{compared.sentence(data.study.labels)} {advice}"
-    return [ValidityMessage("slice-lengths", f"Slice length matters: {names}", "doubt", 0, text)]
+    return page_of(data.study).check_order(data, analysis, values, same)
 
 
 def _outlier_text(values: pd.DataFrame) -> str:
@@ -284,7 +230,6 @@ CLOSED_LOOP_NOTE = (
     "users would have met it. A claim about p99 needs a tool at a fixed rate (wrk2). Rate and p50 are one piece of "
     "evidence, not two: with a fixed number of connections, rate times mean latency is that number."
 )
-PAUSES_IN_LATENCIES = "in interleaved trials, the pauses of a load generator are in the latencies that it prints"
 
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
@@ -298,7 +243,7 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
     """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
     blocks = data.plan.latency_blocks
-    sentences = [f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}."] if blocks else []
+    sentences = [page_of(data.study).blocks_for_times_text(blocks)] if blocks else []
     sentences += [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
         least = data.study.validity.min_tail_requests

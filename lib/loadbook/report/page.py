@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.calibration.citation import calibration_text
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, pluralize
+from loadbook.modes.plain.page import OrderCheck, page_of
 from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import (
     CI_GLYPHS,
@@ -30,8 +31,6 @@ from loadbook.study.plan import left_out_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.modes.interleaved.stats_slices import SliceLengthCheck
-    from loadbook.stats.carry_over import CarryOver
     from loadbook.stats.results import Analysis
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
@@ -85,19 +84,13 @@ class Page:
         source = self.data.run_record.imported
         notes = sections.unfinished_notes(self.data)
         if not source or source.timed:
-            notes += checks.order_notes(self.carry_over, self.analysis, self.values, self.labels)
-            notes += checks.slice_length_notes(self.data, self.slice_lengths)
+            notes += checks.order_notes(self.order_check, self.analysis, self.values, self.labels)
         return notes
 
     @cached_property
-    def carry_over(self) -> CarryOver | None:
-        """The result of the carry-over test; None if it could not be made."""
-        return checks.detect_carry_over(self.data, self.analysis, self.values)
-
-    @cached_property
-    def slice_lengths(self) -> SliceLengthCheck | None:
-        """The comparison of effects between slices of different lengths; None if it could not be made."""
-        return checks.compare_slice_lengths(self.data, self.analysis, self.values)
+    def order_check(self) -> OrderCheck:
+        """What the order of trials shows: carry-over, and what is tested of this way of running."""
+        return checks.check_order(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -142,9 +135,8 @@ class Page:
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
         figure = OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data))
-        sentences = checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels)
-        text = " ".join(filter(None, [*sentences, checks.slice_length_sentence(self.data, self.slice_lengths)]))
-        return Block(Picture(figure), note(text))
+        sentences = checks.order_sentences(self.order_check, self.analysis, self.values, self.labels)
+        return Block(Picture(figure), note(" ".join(sentences)))
 
     def errors(self) -> Block:
         """Show errors per trial; this section is first on the page if a treatment has more errors than the baseline."""
@@ -245,13 +237,13 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     trials_text = NBSP.join(map(str, [len(data.plan.treatments), "treatments", "×", data.plan.blocks, "blocks"]))
     if latency_blocks := data.plan.latency_blocks:
         trials_text += f" and {pluralize(latency_blocks, 'plain block')} for latencies"
-    last, source = run.ended or data.trials["started"].max(), run.imported
+    last, source, mode = run.ended or data.trials["started"].max(), run.imported, page_of(data.study)
     return [
         *_origin_parts(data),
         ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
         *DELAY_TEXTS.get(run.delay or "", []),
         *([f"{_page_text(data)}{_services_text(data)}"] if not source or len(served) else []),
-        f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
+        f"{mode.decided_by(data.study, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
         trials_text + ("" if source and not source.timed else _duration_text(data, last)),
         *filter(None, [left_out_text(data.plan.left_out)]),
@@ -282,12 +274,6 @@ def _page_text(data: RunData) -> str:
     return f"page of {format_bytes(data.trials['response_bytes'].dropna().mode().iloc[0])}"
 
 
-def _decided_by(data: RunData, margin: float) -> str:
-    """Return the text on what decides: the margin of comparisons, or the share of starts that is certified."""
-    share = data.study.certified_share
-    return f"margin ±{margin * 100:g}{NBSP}%" if share is None else f"{100 * share:g}{NBSP}% of starts"
-
-
 def _services_text(data: RunData) -> str:
     """Return " on nginx 1.22.1, go-app 1.0": the services in the order in which requests reach them."""
     versions, hosts = data.run_record.service_versions, data.run_record.hosts
@@ -310,8 +296,8 @@ def _origin_parts(data: RunData) -> list[str]:
 
 def _load_parts(data: RunData) -> list[str]:
     """Return texts on the load of a run's trials: rates or numbers of connections, as far as they are known."""
-    if objective := data.study.capacity:
-        return [objective.text, f"{data.study.workload.arrivals} arrivals"]
+    if (parts := page_of(data.study).load_parts(data.study)) is not None:
+        return parts
     texts = []
     rates = sorted(set(data.trials["offered_per_s"].dropna()))
     if rates:

@@ -25,11 +25,11 @@ from loadbook.core.units import (
     format_duration,
     format_percent,
     format_rounded,
-    join_words,
     pluralize,
     utc_text,
 )
 from loadbook.core.validity_rules import EVALUATED_RULES, lower_first, rule_advice, rule_title
+from loadbook.modes.plain.page import page_of
 from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import (
     DASH,
@@ -49,8 +49,7 @@ from loadbook.stats import diagnostics
 from loadbook.stats.exclusions import with_causes
 from loadbook.store import trial_record
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
-from loadbook.store.tables import RunData, execution_for, trial_values
-from loadbook.study.plan import CHOSEN_INTERLEAVED, plain_instead
+from loadbook.store.tables import RunData, trial_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,38 +232,11 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
         ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
-        ("execution", execution_text(data)),
+        ("execution", page_of(data.study).execution_text(data)),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
     ]
-
-
-def execution_text(data: RunData) -> str:
-    """Return how the trials of a block were executed, and why.
-
-    The length of the gap is that of the first trial; so is that of the slice if blocks do not have several in turn.
-    """
-    if data.study.capacity:
-        return data.study.capacity.execution_text
-    if data.study.execution == "plain":
-        reason = data.plan.plain_because
-        return plain_instead(reason) if reason else "plain, one trial after the other"
-    records: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
-    for folder in sorted(data.paths.trials.glob("*")):
-        with suppress(DataError):
-            if record := trial_record.read_trial(folder).interleaved:
-                records.setdefault(1000 * record.slice_s, record)
-        if len(records) >= max(1, len(set(data.study.slices))):
-            break
-    why = CHOSEN_INTERLEAVED if data.plan.execution_chosen else "interleaved"
-    blocks = data.plan.latency_blocks
-    latencies = f"; latencies from {pluralize(blocks, 'plain block')} before" if blocks else ""
-    if not records:
-        return f"{why}: the treatments of a block took turns{latencies}"
-    first = next(iter(records.values()))
-    lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(records)])} ms with gaps of {1000 * first.gap_s:g} ms"
-    return f"{why}: {len(first.beside)} treatments took turns in random order, in {lengths}{latencies}"
 
 
 @dataclass(frozen=True)
@@ -378,12 +350,10 @@ def validity_block(data: RunData, levels: Sequence[str]) -> Block:
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     """Return the table of every trial in order of execution."""
     unit, compared = get_metric(metric).unit, data.values(metric)
-    outliers, values = diagnostics.find_outliers(compared), compared
-    counts = {}
-    if data.plan.latency_blocks:
-        values = trial_values(data.trials, data.measurements, metric, every_trial=True)
-        others = "for latencies" if execution_for(metric) == "interleaved" else "for rates"
-        counts = dict.fromkeys(set(values["trial"]) - set(compared["trial"]), others)
+    outliers = diagnostics.find_outliers(compared)
+    values = trial_values(data.trials, data.measurements, metric, every_trial=True)
+    others = data.trials[~data.trials["trial"].isin(compared["trial"])]
+    counts = {trial: f"for {measures}" for trial, measures in zip(others["trial"], others["measures"], strict=True)}
     counts |= {trial: f"yes, outlier ({format_percent(distance)})" for trial, distance in outliers.items()}
     counts |= {trial: f"no: {reason}" for trial, reason in exclusion_reasons(data).items()}
     columns = [

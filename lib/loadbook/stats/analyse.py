@@ -45,7 +45,6 @@ from loadbook.stats.verdict import (
 from loadbook.store.tables import (
     RunData,
     RunTables,
-    execution_among_both,
     strata_of,
     treatments_of,
     trial_values,
@@ -129,8 +128,7 @@ def resolve_spec(
     if data.problems is not None:
         refusals = error_counts.find_refusals(every_trial, data.measurements, data.problems, arms)
     own_metric = metric_name == study.metric
-    execution = execution_among_both(data.plan, metric_name)
-    planned_blocks = data.plan.latency_blocks if execution == "plain" else data.plan.blocks
+    blocks = data.plan.mode.blocks_telling(data.plan, metric_name)
     declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(
         study=study,
@@ -143,8 +141,8 @@ def resolve_spec(
         values=values,
         trials=trials,
         errors=errors,
-        planned_blocks=planned_blocks or None,
-        execution=execution,
+        planned_blocks=blocks.number or None,
+        execution=blocks.execution,
         contrasts=study.contrasts if declares else "baseline",
         hypothesis=study.hypothesis if own_metric else "difference",
         refusals=refusals,
@@ -153,11 +151,12 @@ def resolve_spec(
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
     """Return the settings with the stopping rule's level and blocks; UsageError if it forbids the given level."""
-    if spec.execution == "plain":  # these blocks come first, and their number is fixed
+    blocks = data.plan.mode.blocks_telling(data.plan, spec.metric)
+    if blocks.is_fixed:
         return replace(spec, stopping_state=results.StoppingState(level=spec.level, blocks=spec.planned_blocks))
     last_block = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == last_block).sum()) >= len(treatments_of(data))
-    started_blocks = max(0, last_block - data.plan.latency_blocks)
+    started_blocks = max(0, last_block - blocks.before)
     state = compute_stopping_state(
         spec.study.stopping,
         started=started_blocks,

@@ -19,6 +19,7 @@ from scipy.special import betainc
 from scipy.stats import kendalltau, rankdata, theilslopes
 
 from loadbook.core.units import format_p_value, format_percent
+from loadbook.modes.base import mode_called
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only, within_windows
 from loadbook.store.run_record import RecordedHost
@@ -103,7 +104,7 @@ def resource_use(resources: pd.DataFrame, trials: pd.DataFrame, windows_s: Mappi
     measured = within_windows(resources, windows_s)
     use = measured.groupby(["trial", "host", "resource", "unit"])["value"].agg(["mean", "max"]).reset_index()
     use = trials[["block", "trial", "treatment", "slot", "execution"]].merge(use, on="trial").sort_values("slot")
-    shared = use["execution"] == "interleaved"
+    shared = use["execution"].map(lambda execution: mode_called(execution).shares_hosts).astype(bool)
     use.loc[shared, ["trial", "treatment"]] = None
     columns = ["block", "trial", "treatment", "host", "resource", "unit", "mean", "max"]
     return use[columns].drop_duplicates(columns[:6], ignore_index=True)

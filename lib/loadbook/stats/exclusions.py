@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import ExclusionCause, exclusion_cause, status_cause
+from loadbook.modes.plain.stats import stats_of
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE, MIN_BLOCKS
 from loadbook.store.ledger import interrupted_text
 from loadbook.store.tables import RunTables
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_CAUSES = 2
-
-
-NO_CAPACITY = ExclusionCause("no capacity was found")
 
 
 def with_causes(data: RunTables) -> pd.DataFrame:
@@ -36,8 +34,8 @@ def with_causes(data: RunTables) -> pd.DataFrame:
     usable = (trials["status"] == "ok") & trials["valid"].astype(bool)
     rows = zip(trials["trial"], trials["gates"], trials["status"], strict=True)
     causes = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
-    if data.study.searches_capacity:
-        causes = [NO_CAPACITY if cause == status_cause("invalid") else cause for cause in causes]
+    if (no_result := stats_of(data.study).no_result_text(data.study)) is not None:
+        causes = [ExclusionCause(no_result) if cause == status_cause("invalid") else cause for cause in causes]
     own: Any = [None if used else cause for used, cause in zip(usable, causes, strict=True)]
     return trials.assign(cause=own)
 

@@ -26,6 +26,7 @@ from loadbook.core.units import (
     format_rounded,
     pluralize,
 )
+from loadbook.modes.base import block_noun
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.study.model import TrialExecution
@@ -359,7 +360,7 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}."
-    about, noun = forecast.about, "plain block" if verdict.comparison.execution == "plain" else "block"
+    about, noun = forecast.about, block_noun(verdict.comparison.execution)
     takes = "takes" if about == 1 else "take"
     time = f"; {pluralize(about, noun)} {takes} {format_duration(about * block_s)}" if block_s else ""
     return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}."

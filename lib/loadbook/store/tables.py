@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from loadbook.core.errors import DataError
 from loadbook.core.metrics import find_metric, get_metric
+from loadbook.modes.base import ALL, LATENCIES, RATES, mode_of
 from loadbook.store.atomic import atomic_path
 from loadbook.store.columns import COLUMNS
 from loadbook.store.ledger import read_current_plan
@@ -173,37 +174,21 @@ class RunTables(Protocol):
         """Messages of validity rules and problems of files."""
 
 
-# what a trial is for, by its execution, in a run with interleaved blocks and plain ones for latencies; else "all"
-MEASURES: dict[TrialExecution, str] = {"interleaved": "rates", "plain": "latencies"}
+# kind of a metric -> value of `measures` of the trials that tell it; other metrics are told by all trials
+MEASURES_OF_KIND = {"rate": RATES, "cost": RATES, "time": LATENCIES}
 
 
-def execution_for(metric: str) -> TrialExecution | None:
-    """Return which trials tell a metric in a run with interleaved blocks and plain ones for latencies; None: all do.
-
-    Rates and costs are compared between trials of interleaved blocks, times between plain trials.
-    """
+def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the trials that tell a metric: all, unless the run has some for rates and some for latencies."""
     known = find_metric(metric)
-    kind = known.kind if known else "other"
-    if kind in ("rate", "cost"):
-        return "interleaved"
-    return "plain" if kind == "time" else None
-
-
-def execution_among_both(plan: Plan, metric: str) -> TrialExecution | None:
-    """Return the execution of the trials that tell a metric, if the run has interleaved and plain ones; else None."""
-    return execution_for(metric) if plan.latency_blocks else None
+    measures = MEASURES_OF_KIND.get(known.kind if known else "other")
+    return trials if measures is None else trials[trials["measures"].isin([ALL, measures])]
 
 
 def compared_execution(data: RunConditions, metric: str) -> TrialExecution:
     """Return the execution of the trials among which a metric is compared in a run."""
-    usual: TrialExecution = "interleaved" if data.study.execution == "interleaved" else "plain"
-    return execution_among_both(data.plan, metric) or usual
-
-
-def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the trials that tell a metric: all, unless the run has interleaved and plain ones (`execution_for`)."""
-    wanted = execution_for(metric)
-    return trials if wanted is None else trials[trials["measures"].isin(["all", MEASURES[wanted]])]
+    mode = mode_of(data.study)
+    return mode.blocks_telling(data.plan, metric).execution or mode.execution
 
 
 def trial_values(
@@ -216,7 +201,7 @@ def trial_values(
 ) -> pd.DataFrame:
     """Return the trials with the total of one metric over all drivers as `value`, NaN if a trial has none.
 
-    Of a run with interleaved and plain blocks only the trials that tell the metric (`execution_for`), unless
+    Of a run with trials for rates and others for latencies, only those that tell the metric (`trials_telling`), unless
     `every_trial` is set.
     """
     statistic_name = statistic or get_metric(metric).default_statistic

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
+from loadbook.modes.base import EXECUTIONS
 from loadbook.modes.capacity.spec import CapacityObjective, least_starts
 from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
 from loadbook.study.problems import last_declared_look, table_in
@@ -18,8 +19,11 @@ from loadbook.study.workload import StrictModel, Workload
 
 CAPACITY_NOTEBOOKS = ("capacity", "run_quality")
 CERTIFIED_NOTEBOOKS = ("certified_rates", "run_quality")
-TrialExecution = Literal["interleaved", "plain"]
-Execution = Literal["auto", TrialExecution]
+TrialExecution = str  # value of `execution` of a mode (`loadbook.modes.base.MODES`)
+if TYPE_CHECKING:
+    Execution = str
+else:
+    Execution = Literal["auto", *EXECUTIONS]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
                     "slope", "resource"]  # fmt: skip
 ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
@@ -220,16 +224,6 @@ class Study(StrictModel):
         last = last_declared_look(raw)
         return ({"blocks": last} if last else {}) | _capacity_defaults(raw) | raw
 
-    @property
-    def searches_capacity(self) -> bool:
-        """Return whether the rate of every load is the result of a search."""
-        return self.capacity is not None and self.capacity.is_search
-
-    @property
-    def certified_share(self) -> float | None:
-        """Return the share of starts that is certified to sustain a rate; None if none is to be."""
-        return self.capacity.certified_share if self.capacity else None
-
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""
         spec = self.treatments[treatment]
@@ -304,15 +298,6 @@ class Study(StrictModel):
         by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
-
-    def first_load(self, workload: Workload) -> Workload:
-        """Return the load with which a trial under `workload` begins: with [capacity], its first probe."""
-        return self.capacity.probe_load(workload) if self.capacity else workload
-
-    @property
-    def compares_slices(self) -> bool:
-        """Return whether blocks have slices of several lengths, so that effects are compared between them."""
-        return self.execution == "interleaved" and len(set(self.slices)) > 1
 
     @property
     def page_size_factor(self) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import pluralize, shorten_list
-from loadbook.modes.interleaved.spec import plain_reasons
+from loadbook.modes.base import PLAIN, Mode, mode_of
 from loadbook.study.model import Study, TrialExecution
 
 # measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space
@@ -44,7 +44,6 @@ class PlannedTrialRecord(TypedDict):
 
 
 MAX_LEFT_OUT = 6  # treatments that a smoke variant leaves out which are named
-CHOSEN_INTERLEAVED = "interleaved, as nothing speaks against it"
 
 
 def left_out_text(treatments: Sequence[str]) -> str:
@@ -104,46 +103,39 @@ class Plan:
     added: int = 0
 
     @property
-    def interleaved(self) -> bool:
-        """Return whether there are blocks whose treatments run at once and alternate in slices."""
-        return self.study.execution == "interleaved"
+    def mode(self) -> Mode:
+        """Return the mode in which the trials are run."""
+        return mode_of(self.study)
 
     def execution_of(self, block: int) -> TrialExecution:
         """Return the execution of a block's trials."""
-        return "interleaved" if self.interleaved and block > self.latency_blocks else "plain"
-
-    def runs_together(self, block: int) -> bool:
-        """Return whether the treatments of a block are measured together, so that it is repeated as a whole."""
-        return self.study.capacity is not None or self.execution_of(block) == "interleaved"
+        return self.mode.execution_of(self, block)
 
     def with_plain_trials(self, reason: str) -> Plan:
-        """Return this plan with plain trials in place of interleaved blocks; they tell latencies, too."""
+        """Return this plan with plain trials in place of those of another mode; they tell latencies, too."""
         trials = tuple(trial for trial in self.trials if trial.block <= self.blocks)
-        study = self.study.model_copy(update={"execution": "plain"})
+        study = self.study.model_copy(update={"execution": PLAIN})
         return replace(self, study=study, trials=trials, plain_because=reason, latency_blocks=0)
 
     @property
     def execution_text(self) -> str:
         """Return which execution the trials have, and why: "interleaved, as the study asks"."""
-        if self.study.capacity:
-            return self.study.capacity.execution_text
-        if self.plain_because:
-            return plain_instead(self.plain_because)
-        return CHOSEN_INTERLEAVED if self.execution_chosen else f"{self.study.execution}, as the study asks"
+        return plain_instead(self.plain_because) if self.plain_because else self.mode.execution_text(self)
 
     @property
     def blocks_text(self) -> str:
         """Return the number of blocks: "10 blocks", "15 interleaved and 6 plain blocks"."""
         if self.latency_blocks:
-            return f"{self.blocks} interleaved and {pluralize(self.latency_blocks, 'plain block')}"
+            return f"{self.blocks} {self.mode.execution} and {pluralize(self.latency_blocks, 'plain block')}"
         return pluralize(self.blocks, "block")
 
     @property
     def trial_s(self) -> float:
         """Return the expected mean seconds of a trial, including reset and warm-up."""
-        loads = [self.study.first_load(self.study.workload_of(name)) for name in self.treatments]
-        probes = self.study.capacity.usual_probes if self.study.capacity else 1
-        return probes * (self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S)
+        loads = [self.mode.first_load(self.study, self.study.workload_of(name)) for name in self.treatments]
+        return self.mode.loads_per_trial(self.study) * (
+            self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
+        )
 
     @property
     def hours(self) -> float:
@@ -192,7 +184,7 @@ def make_plan(
 ) -> Plan:
     """Return the plan of `study`; None means the study's own subset, number of blocks or seed.
 
-    `reasons_in_services` are reasons against interleaved blocks besides those in the study.
+    `reasons_in_services` are reasons against the study's mode besides those in the study.
 
     Raises
     ------
@@ -203,12 +195,13 @@ def make_plan(
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
-    if study.capacity and study.execution == "auto":
-        study = study.model_copy(update={"execution": "plain"})
-    reasons = [] if study.execution == "plain" else [*plain_reasons(study, treatments), *reasons_in_services]
-    if study.execution == "interleaved" and reasons:
+    mode = mode_of(study)
+    is_chosen = study.execution == "auto" and mode.chosen_by_auto
+    study = study.model_copy(update={"execution": mode.execution})
+    reasons = mode.reasons_against(study, treatments, reasons_in_services)
+    if reasons and not is_chosen:
         raise UsageError(
-            f"study {study.name!r} cannot be run in interleaved blocks: {'; '.join(reasons)}",
+            f"study {study.name!r} cannot be run {mode.how}: {'; '.join(reasons)}",
             'set execution = "plain" or "auto", or choose another subset',
         )
     looks = study.stopping.looks
@@ -217,13 +210,13 @@ def make_plan(
         raise UsageError(
             f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint
         )
-    latency_blocks = 0 if study.execution == "plain" else min(study.latency_blocks, blocks)
-    trials = _draw_trials(treatments, seed, latency_blocks + blocks)
-    plan = Plan(study, subset or study.subset, seed, blocks, tuple(treatments), trials, latency_blocks=latency_blocks)
-    if study.execution != "auto":
-        return plan
-    chosen = replace(plan, study=study.model_copy(update={"execution": "interleaved"}), execution_chosen=True)
-    return chosen.with_plain_trials("; ".join(reasons)) if reasons else chosen
+    first = mode.first_plain_blocks(study, blocks)
+    trials = _draw_trials(treatments, seed, first + blocks)
+    plan = Plan(
+        study, subset or study.subset, seed, blocks, tuple(treatments), trials,
+        execution_chosen=is_chosen, latency_blocks=first,
+    )  # fmt: skip
+    return plan.with_plain_trials("; ".join(reasons)) if reasons else plan
 
 
 def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
@@ -272,7 +265,7 @@ def parse_study_spec(spec: Mapping[str, Any]) -> Study:
 
     ValueError: it is not the spec of a study.
     """
-    return Study.model_validate_json(json.dumps({"execution": "plain"} | dict(spec)))
+    return Study.model_validate_json(json.dumps({"execution": PLAIN} | dict(spec)))
 
 
 def as_planned(study: Study, plan: Plan) -> Study:
@@ -285,7 +278,7 @@ def as_planned(study: Study, plan: Plan) -> Study:
 def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole study as JSON values, with included files merged."""
     left_out = {name for name, table in (("ci", study.ci), ("capacity", study.capacity)) if table is None}
-    if study.execution == "plain":  # earlier versions had no such key, and resumed runs are compared with their specs
+    if study.execution == PLAIN:  # earlier versions had no such key, and resumed runs are compared with their specs
         left_out.add("execution")
     if not study.slices:
         left_out.add("slices")
@@ -296,7 +289,7 @@ def study_spec(study: Study) -> dict[str, Any]:
         del spec["workload"]["max_connections"]
     if not study.workload.request_times:
         del spec["workload"]["request_times"]
-    if study.searches_capacity:
+    if study.capacity and study.capacity.is_search:
         del spec["capacity"]["certified_share"]
     return spec
 

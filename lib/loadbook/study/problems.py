@@ -214,8 +214,6 @@ def _rule_problems(raw: dict[str, Any]) -> PathMessages:
         yield "blocks", with_value(f"must be {last}, the last of stopping.looks, or be left out", raw["blocks"])
     if raw.get("factorial") and raw.get("stratify_by"):
         yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
-    if raw.get("slices") and raw.get("execution") == "plain":
-        yield "slices", 'needs execution = "interleaved": plain trials have no slices'
     if raw.get("hypothesis") == "non-inferiority" and "margin" not in raw:
         message = 'is required with hypothesis = "non-inferiority": the largest loss that is accepted, 0.02 for 2 %'
         yield "margin", message

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE, OBJECTIVE_TIME
+from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
-from loadbook.modes.capacity.spec import CapacityObjective, least_starts
+from loadbook.modes.base import all_modes, mode_of
 from loadbook.study import designs, problems
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import Study
@@ -25,10 +25,8 @@ from loadbook.study.problems import (
     validation_problems,
 )
 from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Role, Setting, Treatment
-from loadbook.study.workload import Workload
 
 MAX_PROBLEMS = 20
-SEARCHED_KEYS = frozenset({"rate_per_s", "duration_s", "requests", "model"})  # of a load, by a search for capacity
 # keys for processes that loadbook itself starts, and for those of a service in any mode
 PROCESS_LIMIT_KEYS = frozenset({"cpus", "cpu_quota", "nofile"})
 SERVICE_KEYS = PROCESS_LIMIT_KEYS | {"mode", "config"}
@@ -43,8 +41,8 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 def setting_problems(study: Study) -> list[SpecProblem]:
     """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
     checks = (
-        *(_role_problems, _metric_problems, _factor_problems, _process_problems),
-        *(_network_problems, _stratum_problems, _capacity_problems),
+        *(_role_problems, _metric_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems),
+        *(mode.problems for mode in all_modes()),
     )
     by_path: dict[str, SpecProblem] = {}
     for problem in [p for check in checks for p in check(study)] or _treatment_problems(study):
@@ -153,62 +151,6 @@ def _stratum_problems(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(f"treatments.{name}.check", message)
 
 
-def _capacity_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that a search can set the rate of every load, and that no time-out hides a miss of the objective."""
-    objective, metrics = study.capacity, (CAPACITY, OBJECTIVE_TIME)
-    if objective is None:
-        if study.metric in metrics:
-            yield SpecProblem(
-                "metric", f"{study.metric} needs a table [capacity] with the objective, such as within_s = 0.02"
-            )
-        return
-    metric = metrics[0] if objective.is_search else metrics[1]
-    if study.metric != metric:
-        yield SpecProblem("metric", f"is {metric} with this [capacity]: leave it out")
-    if study.execution == "interleaved" or study.latency_blocks or study.slices:
-        yield SpecProblem("execution", "goes without [capacity], whose probes are loads of their own: leave it out")
-    if objective.is_search:
-        yield from _searched_key_problems(study)
-    else:
-        yield from _certified_problems(study, objective)
-    for load in map(study.workload_of, study.treatments):
-        yield from _probe_problems(objective, load)
-
-
-def _searched_key_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that no treatment sets a key that the search sets."""
-    for name, factor in study.factors.items():
-        if factor.of == "workload" and (factor.var or name) in SEARCHED_KEYS:
-            yield SpecProblem(f"factors.{name}", "is set by the search for capacity")
-    for name, treatment in study.treatments.items():
-        for key in sorted(SEARCHED_KEYS & set(treatment.workload)):
-            yield SpecProblem(f"treatments.{name}.workload.{key}", "is set by the search for capacity")
-
-
-def _certified_problems(study: Study, objective: CapacityObjective) -> Iterator[SpecProblem]:
-    """Check that the number of starts is fixed, and can certify a rate."""
-    least, share = objective.least_starts or 0, objective.certified_share or 0.0
-    if study.stopping.rule != "fixed":
-        yield SpecProblem("stopping", "goes without capacity.certified_share, which needs a fixed number of starts")
-    elif study.blocks < least:
-        message = f"{study.blocks} starts cannot show that {100 * share:g} % of starts sustain a rate: at least {least}"
-        yield SpecProblem("blocks", f"{message}, and {least_starts(share, 1)} if one may miss the objective")
-
-
-def _probe_problems(objective: CapacityObjective, load: Workload) -> Iterator[SpecProblem]:
-    """Check the load of one treatment."""
-    if load.model != "open":
-        role = "where the search begins" if objective.is_search else "the rate to certify"
-        yield SpecProblem("workload.model", f'is "open" with [capacity], and rate_per_s is {role}')
-    if load.arrivals == "users":
-        yield SpecProblem("workload.arrivals", "are even or poisson with [capacity]: users slow down with the server")
-    if load.requests is not None:
-        yield SpecProblem("workload.requests", "goes without [capacity], which sets the length of each probe")
-    if load.timeout_s <= objective.within_s:
-        message = f"{load.timeout_s:g} s must be longer than capacity.within_s, {objective.within_s:g} s"
-        yield SpecProblem("workload.timeout_s", message)
-
-
 def _treatment_problems(study: Study) -> Iterator[SpecProblem]:
     for treatment in study.treatments:
         where = f"treatments.{treatment}"
@@ -304,7 +246,7 @@ def smoke_variant(study: Study) -> Study:
     """Return the smoke variant of a study: the baseline, its checks and one treatment, 6 blocks of 1 s.
 
     The subset `smoke` of the study replaces this choice of treatments. For a factorial it is the full factorial of the
-    first two switches. A search for capacity has 5 blocks, and an objective that shorter probes can tell.
+    first two switches. A mode may change more, such as the objective of a search for capacity.
     """
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
@@ -318,8 +260,6 @@ def smoke_variant(study: Study) -> Study:
     return study.model_copy(
         update={
             "name": study.name + SMOKE_SUFFIX,
-            "blocks": 5 if study.capacity else 6,
-            "capacity": study.capacity and study.capacity.shortened(),
             "stopping": StoppingRule(),
             "subset": "default",
             "subsets": {"default": subset},
@@ -330,6 +270,7 @@ def smoke_variant(study: Study) -> Study:
             "published": published,
             "ci": study.ci and study.ci.restricted_to(subset),
         }
+        | mode_of(study).smoke_changes(study)
     )
 
 

@@ -13,9 +13,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
-from loadbook.modes.interleaved.rules import stall_in_slices
+from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import (
-    InterleavedRecord,
     MonitorRecord,
     ServiceRecord,
     clock_error_s,
@@ -179,7 +178,7 @@ def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
     The rate of a search for capacity is a result.
     """
     offered, achieved = offered_and_achieved_rates(evidence)
-    if offered is None or evidence.record.capacity:
+    if offered is None or rules_of(evidence.record).is_judged_by_objective:
         return
     if achieved is None:
         yield evidence.unchecked("offered_ceiling", "the tool reports no rate")
@@ -191,7 +190,7 @@ def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
 def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
     """Find open loads of which a part was not served; a search for capacity asks its objective about that."""
     offered, achieved = offered_and_achieved_rates(evidence)
-    if offered is None or evidence.record.capacity:
+    if offered is None or rules_of(evidence.record).is_judged_by_objective:
         return
     if achieved is None:
         yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
@@ -222,8 +221,8 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
     record, limits = evidence.record, evidence.thresholds
     if len(record.drivers) < 2:
         return
-    if record.interleaved:
-        yield from _drivers_apart_in_slices(evidence, record.interleaved)
+    if (hits := rules_of(record).drivers_apart(evidence)) is not None:
+        yield from hits
         return
     spans = measurement_spans(record.drivers, record.clocks)
     if spans is None:
@@ -239,27 +238,6 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
     elif (error_s := clock_error_s(driver_hosts(evidence), record.clocks)) > limits.drivers_apart_doubt * total_s:
         share = format_percent(error_s / total_s, 0, signed=False)
         observation = f"the drivers' clocks are known to {format_duration(error_s)} only, {share} of the measurement"
-        yield evidence.hit("drivers_apart", "doubt", observation)
-
-
-def _drivers_apart_in_slices(evidence: Evidence, interleaved: InterleavedRecord) -> Iterator[RuleHit]:
-    """Judge the share of an interleaved trial's slices in which not all drivers put load on it.
-
-    While they are apart, one driver's slice lies beside another treatment's.
-    """
-    record, limits, share = evidence.record, evidence.thresholds, interleaved.apart_share
-    if share is None:
-        yield evidence.unchecked("drivers_apart", "it is not recorded when each driver put load on it")
-        return
-    error_s = clock_error_s(driver_hosts(evidence), record.clocks)
-    if share > limits.drivers_apart_doubt:
-        level: Severity = "invalid" if share > limits.drivers_apart else "doubt"
-        together = format_percent(1 - share, 0, signed=False)
-        observation = f"in {together} of its slices all {len(record.drivers)} drivers were at work at once"
-        yield evidence.hit("drivers_apart", level, observation)
-    elif error_s > min(limits.drivers_apart_doubt * interleaved.slice_s, interleaved.gap_s):
-        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, with slices of "
-        observation += f"{format_duration(interleaved.slice_s)} and gaps of {format_duration(interleaved.gap_s)}"
         yield evidence.hit("drivers_apart", "doubt", observation)
 
 
@@ -298,8 +276,8 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
     rate = requests / duration
     cycle_s = float(workload.get("connections") or 1) / rate
     shortest = max(MIN_MISSED_REQUESTS / rate, MIN_MISSED_CYCLES * cycle_s)
-    if evidence.record.interleaved:  # its window contains the slices of other treatments
-        yield from stall_in_slices(evidence, shortest)
+    if (hits := rules_of(evidence.record).stall(evidence, shortest)) is not None:
+        yield from hits
         return
     if window and (idle := _idle_by_samples(evidence, window, duration)) is not None:
         source, least = "neither the service nor the network was at work", 0.0

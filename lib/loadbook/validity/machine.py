@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from loadbook.core.units import format_percent, shorten_list
+from loadbook.modes.base import mode_of_record
 from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
 from loadbook.store.trial_record import ServiceRecord, TrialRecord
 from loadbook.study.model import Study
@@ -134,7 +135,7 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
-        left_out = {TOLD_FIELD, *(SEARCHED_FIELDS if r.capacity and r.capacity.is_search else ())}
+        left_out = {TOLD_FIELD, *(() if mode_of_record(r).has_given_rate(r) else SEARCHED_FIELDS)}
         told = {name: value for name, value in r.workload.items() if name not in left_out and value is not None}
         load = json.dumps(told, sort_keys=True)
         server = r.response_before.server if r.response_before else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
-from loadbook.modes.interleaved import rules as slices
+from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
@@ -83,8 +83,6 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.monitor_gaps,
     machine.clock,
     load.stall,
-    slices.late_slices,
-    slices.unasked_work,
 )
 
 # rules on what the server does under too much load: a load that is judged by an objective has missed it
@@ -111,8 +109,9 @@ def check_trial(
     if record.status not in MEASURED_STATUSES:
         return []
     evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts), samples)
-    hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
-    if record.capacity:
+    mode = rules_of(record)
+    hits = [hit for rule in (*TRIAL_RULES, *mode.trial_rules) for hit in rule(evidence)]
+    if mode.is_judged_by_objective:
         hits = [hit for hit in hits if hit.name not in SERVER_RULES]
     covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
     if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's

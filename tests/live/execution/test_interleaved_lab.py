@@ -21,7 +21,7 @@ from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.modes.interleaved.read import read_slices
-from loadbook.report.sections import execution_text
+from loadbook.modes.plain.page import page_of
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
@@ -56,7 +56,7 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     data = load_run(layout, "small", run)
     assert (summary.trials, summary.valid) == (2, 2), data.problems[["level", "message"]].to_string()
     assert jobs_left(lab) == []
-    assert execution_text(data).startswith("interleaved, as nothing speaks against it: 2 tr")
+    assert page_of(data.study).execution_text(data).startswith("interleaved, as nothing speaks against it: 2 tr")
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):

@@ -12,6 +12,7 @@ import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality import QualityPage
+from loadbook.modes.plain.page import CARRY_OVER_NOT_CHECKED, OrderCheck
 from loadbook.report import checks
 from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.verdicts import latency_table
@@ -65,7 +66,7 @@ def test_carry_over_between_slices_is_a_doubt_if_it_moves_a_comparison_by_a_quar
 ) -> None:
     page = EffectsPage(run)
     found = CarryOver(1e-9, {"x": -0.02, "y": 0.02}, 0.001, {"x": 0.05}, largest_shift=shift, is_of_slices=True)
-    (note, *_) = checks.order_notes(found, page.analysis, page.values, page.labels)
+    (note, *_) = checks.order_notes(OrderCheck(found), page.analysis, page.values, page.labels)
     assert (note.name, note.level) == ("carry-over", level)
     assert note.text.startswith("A slice after one of x on is slower by 2")
 
@@ -73,8 +74,8 @@ def test_carry_over_between_slices_is_a_doubt_if_it_moves_a_comparison_by_a_quar
 def test_interleaved_run_without_recorded_slices_says_that_carry_over_was_not_checked(run: RunData) -> None:
     slices = replace(run, study=run.study.model_copy(update={"execution": "interleaved"}))
     page = EffectsPage(slices)
-    assert page.carry_over is None
-    assert checks.CARRY_OVER_NOT_CHECKED in page.order().text
+    assert page.order_check.carried is None
+    assert CARRY_OVER_NOT_CHECKED in page.order().text
 
 
 def test_outlier_is_reported_marked_and_counted(run: RunData) -> None:
@@ -196,8 +197,8 @@ def test_latency_by_percentile_of_trials_without_request_logs_has_their_medians(
 def test_carry_over_with_too_few_trials_is_reported(run: RunData) -> None:
     page = EffectsPage(run)
     few = page.values[page.values["block"] == 1]
-    assert checks.CARRY_OVER_NOT_CHECKED in checks.order_sentences(
-        checks.detect_carry_over(run, page.analysis, few), page.analysis, few, page.labels
+    assert CARRY_OVER_NOT_CHECKED in checks.order_sentences(
+        checks.check_order(run, page.analysis, few), page.analysis, few, page.labels
     )
 
 

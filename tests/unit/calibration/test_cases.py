@@ -22,7 +22,7 @@ def test_study_of_all_tools_is_valid_and_plain(tmp_path: Path, load_model: str) 
     file.write_text(text)
     study = load_study(Layout(tmp_path), str(file))
     plan = plan_study(Layout(tmp_path), study)
-    assert study.name == STUDY_NAMES[load_model] and not plan.interleaved and plan.blocks == 3
+    assert study.name == STUDY_NAMES[load_model] and plan.mode.name == "plain" and plan.blocks == 3
     for tool in RUN_TOOLS:
         for case in usable_cases(tool):
             if case.load_model == load_model:

@@ -21,6 +21,7 @@ from loadbook.execution.host_state import REMOTE_DISK_FULL
 from loadbook.execution.progress import Progress, ignore_event
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.inventory import HostsFile
+from loadbook.modes.plain import run
 from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, read_ledger, trial_states
 from loadbook.store.paths import RunPaths
@@ -86,7 +87,7 @@ def test_remaining_time_is_printed_in_seconds_or_minutes(remaining_s, words):
 
 
 def run_scripted(plan, raw, script, monkeypatch, on_event=ignore_event):
-    monkeypatch.setattr(loop, "Attempt", Scripted)
+    monkeypatch.setattr(run, "Attempt", Scripted)
     monkeypatch.setattr(Scripted, "script", list(script))
     paths = RunPaths(raw, raw)
     with Ledger(paths.ledger) as ledger:

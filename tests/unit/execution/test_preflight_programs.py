@@ -48,8 +48,8 @@ def test_preflight_checks_additional_ports_of_a_service():
         Placement("balancer", "a", load_service("haproxy"), 18_080),
         Placement("web", "b", load_service("nginx"), 18_080),
     ]
-    plan = SimpleNamespace(treatments=["only"], interleaved=False)
+    plan = SimpleNamespace(treatments=["only"])
     testbed = SimpleNamespace(placements=placements, plan=plan)
-    plan.study = SimpleNamespace(roles=["balancer", "web"])
+    plan.study = SimpleNamespace(roles=["balancer", "web"], capacity=None, execution="plain")
     assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]  # type: ignore[arg-type]
     assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]  # type: ignore[arg-type]

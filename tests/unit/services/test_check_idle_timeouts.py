@@ -88,7 +88,7 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_plan_is_plain_where_a_service_closes_connections_in_the_pauses(layout: Layout) -> None:
     plan = plan_study(layout, load_study(layout, "short"))
-    assert not plan.interleaved
+    assert plan.mode.name == "plain"
     assert f"instead of interleaved: web closes connections after 1{NBSP}s without requests" in plan.execution_text
     with pytest.raises(UsageError, match="cannot be run in interleaved blocks: web closes connections"):
         plan_study(layout, load_study(layout, "asked"))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from loadbook.store.tables import execution_among_both, execution_for, trial_values
+from loadbook.store.tables import trial_values
 from run_records import plan_of
 
 TRIALS = pd.DataFrame(
@@ -64,6 +64,7 @@ def test_rates_are_of_interleaved_trials_and_times_of_plain_ones() -> None:
     ],
 )  # fmt: skip
 def test_execution_of_the_trials_that_tell_a_metric(metric: str, execution: str | None) -> None:
-    assert execution_for(metric) == execution
-    assert execution_among_both(plan_of(latency_blocks=2), metric) == execution
-    assert execution_among_both(plan_of(latency_blocks=0), metric) is None
+    both, one = plan_of(blocks=5, latency_blocks=2), plan_of(blocks=5)
+    blocks = both.mode.blocks_telling(both, metric)
+    assert (blocks.execution, blocks.number) == (execution, 2 if execution == "plain" else 5)
+    assert one.mode.blocks_telling(one, metric).execution is None

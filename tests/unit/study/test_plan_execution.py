@@ -25,14 +25,14 @@ def reread(plan: Plan) -> Plan:
 
 def test_study_that_asks_for_nothing_is_interleaved_where_nothing_speaks_against_it() -> None:
     plan = make_plan(study("aa"))
-    assert plan.interleaved and plan.execution_chosen and plan.plain_because is None
+    assert plan.mode.name == "interleaved" and plan.execution_chosen and plan.plain_because is None
     assert reread(plan) == plan
     assert plan.execution_text == "interleaved, as nothing speaks against it"
 
 
 def test_study_that_asks_for_nothing_is_plain_with_every_reason_against_interleaving() -> None:
     plan = make_plan(study("known-cost", metric="latency"))
-    assert not plan.interleaved and plan.execution_chosen
+    assert plan.mode.name == "plain" and plan.execution_chosen
     assert plan.plain_because is not None and plan.plain_because.startswith("the metric is latency: ")
     assert "; the load ends after a number of requests" in plan.plain_because
     assert reread(plan) == plan
@@ -50,7 +50,7 @@ def test_plan_of_an_earlier_version_is_plain_and_its_study_unchanged() -> None:
     assert not {"execution_chosen", "plain_because"} & set(recorded)
     assert "execution" not in recorded["study_spec"]  # as earlier versions recorded it
     plan = parse_plan(json.loads(json.dumps(recorded)), "plan.json")
-    assert not plan.interleaved
+    assert plan.mode.name == "plain"
     assert study_sha256(as_planned(study("aa"), plan)) == recorded["study_sha256"]
     asks = study("aa", execution="interleaved")
     assert study_sha256(as_planned(asks, plan)) != recorded["study_sha256"]
@@ -58,6 +58,6 @@ def test_plan_of_an_earlier_version_is_plain_and_its_study_unchanged() -> None:
 
 def test_hosts_can_still_make_a_chosen_execution_plain() -> None:
     plain = make_plan(study("aa")).with_plain_trials("several drivers")
-    assert not plain.interleaved and plain.execution_text.endswith("instead of interleaved: several drivers")
+    assert plain.mode.name == "plain" and plain.execution_text.endswith("instead of interleaved: several drivers")
     assert reread(plain) == plain
     assert study_sha256(as_planned(study("aa"), plain)) == study_sha256(plain.study)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import pluralize
+from loadbook.modes.plain.page import page_of
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
 from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # further figures in a part that opens on a click; limited so that a page stays below 2 MB
-LATENCY_BLOCKS_HINT = "With latency_blocks = 6 in its study, a run has plain blocks for latencies, too."
 FEW_LATENCY_BLOCKS = (
     f"The study has fewer than {MIN_BLOCKS} blocks for latencies: a picture only. "
     f"With latency_blocks = {MIN_BLOCKS} they are compared."
@@ -175,8 +175,8 @@ class EffectsPage(Page):
             if own:
                 return Block(*own)
             tools = " and ".join(self.data.tools)
-            if self.data.study.execution == "interleaved":
-                return Block(note(f"{tools}: no percentiles, as {tails.PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"))
+            if text := page_of(self.data.study).no_percentiles_text():
+                return Block(note(f"{tools}: {text}"))
             return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
         return Block(
             Picture(self.latency_figure),

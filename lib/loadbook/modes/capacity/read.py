@@ -14,6 +14,7 @@ from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
 from loadbook.modes.capacity.spec import offered_requests, time_of_margin_s
 from loadbook.modes.capacity.stats import capacity_from_margins
 from loadbook.modes.capacity.stats_objective import Objective, Outcome
+from loadbook.modes.plain.read import PlainRead
 from loadbook.store.trial_record import PROBE_SERIES, RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
 from loadbook.tools.base import Measurement, Sample
 
@@ -146,3 +147,14 @@ def _samples(probe: ProbeRecord) -> Iterator[Row]:
         if value is not None:
             sample = Sample(PROBE_SERIES[probe.phase], metric, probe.rate_per_s, "1/s", value, "1")
             yield {"driver": ALL_DRIVERS} | sample._asdict()
+
+
+class CapacityRead(PlainRead):
+    """What is read of a trial with probes."""
+
+    def add_rows(self, rows: TrialRows, folder: Path) -> None:
+        """Add the capacity of a trial and its probes."""
+        add_capacity_rows(rows, folder)
+
+
+FACET = CapacityRead()

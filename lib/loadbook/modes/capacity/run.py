@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from loadbook.core.errors import HostError
 from loadbook.core.units import format_percent
 from loadbook.execution.attempt import initial_record
-from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
-from loadbook.execution.block_runner import MAX_ATTEMPTS, Begun, BlockRunner
+from loadbook.execution.attempt_store import MAX_ATTEMPTS, PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.block_runner import Begun, BlockRunner
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.placement import job_stem
 from loadbook.execution.progress import OnEvent, Progress
@@ -38,6 +38,7 @@ from loadbook.modes.capacity.spec_search import (
 )
 from loadbook.modes.capacity.stats import MOST_MARGIN
 from loadbook.modes.capacity.stats_objective import LEAST_ACHIEVED
+from loadbook.modes.plain.run import PlainRun
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.workload import Workload
 
@@ -319,3 +320,19 @@ class CapacityBlocks(BlockRunner[CapacityBlock]):
         """Take over the capacities that a block has found."""
         for arm in block.attempts:
             self._keep(arm.record)
+
+
+class CapacityRun(PlainRun):
+    """What searches for capacity do on hosts."""
+
+    def runner(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> CapacityBlocks:
+        """Return what runs the blocks of searches."""
+        return CapacityBlocks(testbed, store, on_event)
+
+    def ended_note(self, record: TrialRecord) -> str | None:
+        """Return the capacity that a trial found."""
+        found = record.capacity.capacity_per_s if record.capacity else None
+        return None if found is None else f"capacity {found:,.0f}/s"
+
+
+FACET = CapacityRun()

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from loadbook.modes.plain.stats import PlainStats
+from loadbook.study.model import Study
+
 MOST_MARGIN = 3.0  # in size: a factor of 20 is far enough from the limit
 
 
@@ -33,3 +36,14 @@ def capacity_from_margins(rates: Sequence[float], margins: Sequence[float]) -> f
         return float(np.exp(logs[0 if not passed else -1]))
     (low, high), (above, below) = logs[passed - 1 : passed + 1], fit[passed - 1 : passed + 1]
     return float(np.exp(low + (high - low) * above / (above - below)))
+
+
+class CapacityStats(PlainStats):
+    """Statistics of searches for capacity."""
+
+    def no_result_text(self, study: Study) -> str | None:
+        """Return that a search found no capacity."""
+        return "no capacity was found" if study.capacity and study.capacity.is_search else None
+
+
+FACET = CapacityStats()

@@ -7,13 +7,16 @@ divided by active seconds, and statistics of times that stops would change are l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from loadbook.core.metrics import CPU_PER_RESPONSE
+from loadbook.core.errors import DataError
 from loadbook.host_metrics.base import TraceRow
+from loadbook.ingestion.trial_rows import TrialRows, read_bytes
 from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS
+from loadbook.modes.plain.read import PlainRead
 from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
@@ -223,18 +226,6 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
     return m if is_intact else None
 
 
-def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return CPU seconds per successful response of all services, and of those of each role; nothing if not known."""
-    ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
-    used: dict[str, float] = {}
-    for service in record.services:
-        if service.cpu_s is None:
-            return []
-        for name in (CPU_PER_RESPONSE, f"{CPU_PER_RESPONSE}.{service.role}"):
-            used[name] = used.get(name, 0.0) + service.cpu_s
-    return [Measurement(name, "value", cpu_s / ok, "s", None) for name, cpu_s in used.items()] if ok else []
-
-
 def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
     """Return trace rows of one arm from a block's sampler: its own processes, and those of other arms as one item.
 
@@ -258,3 +249,37 @@ def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) ->
         for (t, metric), value in others.items()
     ]
     return rows
+
+
+class InterleavedRead(PlainRead):
+    """What is read of a trial of an interleaved block."""
+
+    def own_reports(
+        self, rows: TrialRows, folder: Path, changed: Sequence[str], parsed: Mapping[str, ParsedReport]
+    ) -> dict[str, ParsedReport]:
+        """Return the reports with rates per active second, and the samples of the arm's slices."""
+        record, reports = rows.record, dict(parsed)
+        assert record.interleaved is not None
+        for driver in [one for one in record.drivers if one.host in parsed]:
+            slice_log = _read_slice_file(folder, driver.slices or record.interleaved.slices, changed, rows)
+            reports[driver.host] = active_report(parsed[driver.host], record, slice_log, driver)
+        return reports
+
+    def own_samples(self, record: TrialRecord, points: Sequence[TraceRow]) -> Sequence[Mapping[str, Any]]:
+        """Return the arm's own processes, and those of other arms as one item."""
+        assert record.interleaved is not None
+        return own_processes(points, record.interleaved)
+
+
+def _read_slice_file(folder: Path, name: str, changed: Sequence[str], rows: TrialRows) -> SliceLog:
+    """Return the slices of an interleaved block in a file; empty for a damaged one."""
+    if name in changed:
+        return SliceLog()
+    try:
+        return read_slices(read_bytes(folder / name).decode(errors="replace"))
+    except (ValueError, LookupError, DataError) as error:
+        rows.add_problem("unreadable-output", f"slices: {error}", file=name)
+        return SliceLog()
+
+
+FACET = InterleavedRead()

@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
-from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES
+from loadbook.modes.plain.rules import PlainRules
+from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, InterleavedRecord, clock_error_s
 from loadbook.validity.base import Evidence, RuleHit, Severity
 
 # a slice is idle below this share of the largest value of the trial, so that a stall may last most of it
@@ -146,3 +147,42 @@ def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
         share, used = format_percent(outside_s / total_s, 1, signed=False), format_duration(outside_s)
         observation = f"{names} used {used} of CPU time {source}: {share} of its CPU time"
         yield evidence.hit("unasked_work", "doubt", observation)
+
+
+def drivers_apart_in_slices(evidence: Evidence, interleaved: InterleavedRecord) -> Iterator[RuleHit]:
+    """Judge the share of an interleaved trial's slices in which not all drivers put load on it.
+
+    While they are apart, one driver's slice lies beside another treatment's.
+    """
+    record, limits, share = evidence.record, evidence.thresholds, interleaved.apart_share
+    if share is None:
+        yield evidence.unchecked("drivers_apart", "it is not recorded when each driver put load on it")
+        return
+    error_s = clock_error_s([driver.host for driver in record.drivers], record.clocks)
+    if share > limits.drivers_apart_doubt:
+        level: Severity = "invalid" if share > limits.drivers_apart else "doubt"
+        together = format_percent(1 - share, 0, signed=False)
+        observation = f"in {together} of its slices all {len(record.drivers)} drivers were at work at once"
+        yield evidence.hit("drivers_apart", level, observation)
+    elif error_s > min(limits.drivers_apart_doubt * interleaved.slice_s, interleaved.gap_s):
+        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, with slices of "
+        observation += f"{format_duration(interleaved.slice_s)} and gaps of {format_duration(interleaved.gap_s)}"
+        yield evidence.hit("drivers_apart", "doubt", observation)
+
+
+class InterleavedRules(PlainRules):
+    """Validity rules on trials of interleaved blocks, whose windows contain the slices of other treatments."""
+
+    trial_rules = (late_slices, unasked_work)
+
+    def drivers_apart(self, evidence: Evidence) -> Iterator[RuleHit]:
+        """Judge the share of a trial's slices in which not all drivers put load on it."""
+        assert evidence.record.interleaved is not None
+        yield from drivers_apart_in_slices(evidence, evidence.record.interleaved)
+
+    def stall(self, evidence: Evidence, shortest_s: float) -> Iterator[RuleHit]:
+        """Find slices in which nothing was served for over `shortest_s`."""
+        yield from stall_in_slices(evidence, shortest_s)
+
+
+FACET = InterleavedRules()

@@ -29,6 +29,7 @@ from loadbook.execution.services import (
 )
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.replay import transcript_name
+from loadbook.modes.base import PlainTrialsError
 from loadbook.modes.interleaved.run_cpu import CpuSamplers
 from loadbook.modes.interleaved.run_load import CALIBRATION_S, BlockLoad
 from loadbook.modes.interleaved.spec import (
@@ -54,10 +55,6 @@ from loadbook.store.trial_record import (
 from loadbook.study.plan import Plan
 
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
-
-
-class SlicesTooLongError(Exception):
-    """Slices would be longer than trials, for the latency or the drivers' clocks; the run goes on with plain trials."""
 
 
 def longest_block_s(plan: Plan) -> float:
@@ -91,7 +88,7 @@ class InterleavedBlock:
 
         Raises
         ------
-        SlicesTooLongError : the latency, measured first, asks for slices above MAX_SLICE_S.
+        PlainTrialsError : the latency, measured first, asks for slices above MAX_SLICE_S.
         KeyboardInterrupt : the user ended the run. Errors of the controller are raised, too.
         """
         begun_s, connectivity = clock.monotonic(), Connectivity(self.testbed)
@@ -232,7 +229,7 @@ class InterleavedBlock:
         cause = f"the slowest arm answers in {latency_s:.3f} s on average: slices of {SLICE_LATENCIES} latencies"
         if SLICE_CLOCK_ERRORS * error_s > MAX_SLICE_S:
             cause = f"the drivers' clocks are known to {error_s:.3f} s: slices of {SLICE_CLOCK_ERRORS} times that"
-        raise SlicesTooLongError(f"{cause} would be longer than {MAX_SLICE_S:g} s")
+        raise PlainTrialsError(f"{cause} would be longer than {MAX_SLICE_S:g} s")
 
     def _leaders_elsewhere(self, services: CpuTimes) -> dict[str, dict[ServiceKey, int]]:
         """Return host -> service -> leading process, of arms with a service on another machine than the driver's."""
@@ -254,11 +251,11 @@ class InterleavedBlock:
         return SliceLengths(replayed.slice_s, replayed.gap_s)
 
     def _check_idle_timeouts(self, by_latency: SliceLengths) -> None:
-        """Raise SlicesTooLongError if a service would close connections while their load generator is stopped."""
+        """Raise PlainTrialsError if a service would close connections while their load generator is stopped."""
         treatments = [attempt.planned.treatment for attempt in self.attempts]
         specs = {placement.spec.folder.name: placement.spec for placement in self.testbed.placements}
         if reasons := idle_timeout_reasons(self.testbed.plan.study, treatments, by_latency, specs):
-            raise SlicesTooLongError("; ".join(reasons))
+            raise PlainTrialsError("; ".join(reasons))
 
     def _read_cpu(self) -> CpuTimes:
         """Return the CPU time used by every service so far."""

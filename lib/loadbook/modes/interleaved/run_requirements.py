@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from loadbook.core.units import format_bytes, pluralize
 from loadbook.execution.deployment import Deployment
+from loadbook.execution.host_state import STATE_TIMEOUT_S
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
+from loadbook.modes.base import MODES
 
 PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
-PROBE_TIMEOUT_S = 20.0
 PLAIN_HINT = 'or run plain trials (execution = "plain")'
 GENERATOR_MIB = 16  # of one load generator; wrk with 50 connections has 5 (resident, 2026-11-25)
 MEMORY_SCRIPT = (
@@ -89,18 +90,18 @@ def arms_on_host(testbed: Testbed, alias: str) -> ArmsOnHost:
 
 def available_bytes(host: Host) -> int | None:
     """Return the memory that a host can give to new processes; None if its kernel does not tell."""
-    answer = host.script(MEMORY_SCRIPT, timeout_s=PROBE_TIMEOUT_S).text.strip()
+    answer = host.script(MEMORY_SCRIPT, timeout_s=STATE_TIMEOUT_S).text.strip()
     return int(answer) * 1024 if answer.isdigit() else None
 
 
 def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
     """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
-    if testbed.replays_plain_trials:
+    if testbed.replayed_run and MODES["interleaved"] not in testbed.replayed_executions:
         yield f"run {testbed.replayed_run}, which these hosts play back, has plain trials"
     if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
         yield f"service {changing[0]} changes settings of its whole host"
     for alias in testbed.drivers:
-        if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S).rc:
+        if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=STATE_TIMEOUT_S).rc:
             yield f"host {alias} has no perl, which lets load generators take turns (apt-get install perl-base)"
     live = {alias: host for alias, host in testbed.hosts.items() if host.live}
     yield from (check.observation for check in check_arms(testbed, live) if check.status != "ok")
@@ -131,10 +132,10 @@ def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> CheckR
     """
     listen, connect = port_commands(server.address, ports)
     span = f"{min(ports)} to {max(ports)}" if len(ports) > 1 else f"{min(ports)}"
-    listening = server.run(listen, timeout_s=PROBE_TIMEOUT_S)
-    tested = client.run(connect, timeout_s=PROBE_TIMEOUT_S) if listening.rc == 0 else listening
+    listening = server.run(listen, timeout_s=STATE_TIMEOUT_S)
+    tested = client.run(connect, timeout_s=STATE_TIMEOUT_S) if listening.rc == 0 else listening
     if listening.rc == 0 and (tested.rc or tested.text):  # it still listens
-        server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
+        server.run(("kill", listening.text), timeout_s=STATE_TIMEOUT_S)
     if tested.rc:
         return CheckResult(server.alias, "ports", "ok", f"{span} for all treatments at once; not tested")
     answer = tested.text.strip()

@@ -12,8 +12,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import CAPACITY, get_metric
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, format_quantity, pluralize
+from loadbook.modes.plain.page import page_of
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.report.ratios import log_ratio_text
@@ -40,13 +41,14 @@ class OrderFigure(base.ReportFigure):
     values : `RunData.values` of that metric.
     exclusion_reasons : excluded trial -> reason in a few words.
     is_confounded : whether the order of imported trials is not random (rule order_not_random).
+    order : order of the trials in a block.
     """
 
     def __init__(
         self, analysis: Analysis, values: pd.DataFrame, exclusion_reasons: Mapping[str, str] | None = None,
-        is_confounded: bool = False,
+        is_confounded: bool = False, order: str = "in random order",
     ) -> None:  # fmt: skip
-        self.is_confounded = is_confounded
+        self.is_confounded, self.order = is_confounded, order
         self.analysis, self.values, self.exclusion_reasons = analysis, values, exclusion_reasons or {}
         self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.outliers = find_outliers(values)
@@ -58,7 +60,8 @@ class OrderFigure(base.ReportFigure):
         values = run.values(analysis.metric, analysis.statistic)
         if not (values["value"] > 0).any():
             raise UsageError(f"no trial has a positive {analysis.metric}", "another metric: run.metrics")
-        return cls(analysis, values, exclusion_reasons, bool((run.problems["name"] == "order_not_random").any()))
+        is_confounded = bool((run.problems["name"] == "order_not_random").any())
+        return cls(analysis, values, exclusion_reasons, is_confounded, page_of(run.study).order_in_block(run.study))
 
     @cached_property
     def styles(self) -> dict[str, palette.VerdictStyle]:
@@ -112,8 +115,7 @@ class OrderFigure(base.ReportFigure):
         title = "drift: each trial against its own treatment’s median; line = block median"
         sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
         most = self.values.groupby("block").size().max()
-        order = " searched in rounds" if self.metric.name == CAPACITY else " in random order"
-        title = f"block (order of execution; {most} trials{'' if self.is_confounded else order} in each)"
+        title = f"block (order of execution; {most} trials{'' if self.is_confounded else f' {self.order}'} in each)"
         sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
         self._add_hover_areas(sheet, limits, right)
         return sheet

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
+from loadbook.modes.base import mode_called
 from loadbook.report.figures.axes import axis_unit
 from loadbook.report.figures.base import drawable
 from loadbook.stats.carry_over import slices_of_trials
@@ -43,7 +44,7 @@ class TrialSpan:
     start: float
     opens: float
     window: float
-    interleaved: bool = False
+    shares_window: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class Timeline:
     @cached_property
     def windows(self) -> list[tuple[TrialSpan, ...]]:
         """Return the trials by measurement window; the trials of an interleaved block share one."""
-        together = tuple(span for span in self.trials if span.interleaved)
-        alone = [(span,) for span in self.trials if not span.interleaved]
+        together = tuple(span for span in self.trials if span.shares_window)
+        alone = [(span,) for span in self.trials if not span.shares_window]
         return sorted([*alone, together] if together else alone, key=start_of)
 
     @cached_property
@@ -172,7 +173,7 @@ def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[st
         start = float(started) - begin if np.isfinite(started) else previous_end
         window = float(windows.get(trial, max(0.0, float(lasts.get(trial, 0.0)))))
         opens = start - min(0.0, float(firsts.get(trial, 0.0)))
-        at_once = execution == "interleaved"
+        at_once = mode_called(execution).shares_hosts
         spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window, at_once))
         previous_end = opens + window
     return tuple(spans)

@@ -15,7 +15,7 @@ pytestmark = [
 # what is written next when the disk has become full
 MOMENTS = {
     "a new run's folder": ("loadbook.execution.session:RunSession.make_run_folder", 1),
-    "the next trial": ("loadbook.execution.loop:_run_trial", 3),
+    "the next trial": ("loadbook.modes.plain.run:PlainTrials._run_trial", 3),
     "a ledger line: started": ("loadbook.execution.loop:AttemptStore.begin", 3),
     "raw outputs": ("loadbook.execution.attempt:Attempt._collect", 3),
     "a trial's manifest": ("loadbook.store.trial_record:seal_trial", 3),

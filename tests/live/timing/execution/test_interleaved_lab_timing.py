@@ -10,7 +10,7 @@ from loadbook.execution import services
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.report.sections import execution_text
+from loadbook.modes.plain.page import page_of
 from loadbook.store.ledger import read_ledger
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -39,7 +39,7 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     ingest(paths)
     data = load_run(layout, "small")
     assert data.study.execution == "plain"
-    assert "instead of interleaved: the slowest arm answers in" in execution_text(data)
+    assert "instead of interleaved: the slowest arm answers in" in page_of(data.study).execution_text(data)
     assert run_study(layout, RunRequest("small", lab.hosts_file, more=1)) == run
     assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
 

@@ -70,7 +70,7 @@ def test_study_with_an_objective_compares_capacities_and_is_planned_as_a_search(
     study = find_study(problems_of.layout.studies, "sustained")
     plan = make_plan(study)
     assert study.metric == "capacity_per_s"
-    assert plan.runs_together(1) and not plan.interleaved
+    assert plan.mode.name == "capacity" and plan.mode.runs_together(plan, 1)
     assert "search for the capacity" in plan.execution_text
     again = parse_plan(plan.to_json(), "plan.json")
     assert again == plan and study_sha256(again.study) == study_sha256(plan.study)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from loadbook.host_metrics.base import trace_row
+from loadbook.ingestion.trial_rows import cpu_measurements
 from loadbook.modes.interleaved.read import (
     Slice,
     SliceLog,
     active_report,
     apart_share,
-    cpu_measurements,
     own_processes,
     read_slices,
     slice_samples,

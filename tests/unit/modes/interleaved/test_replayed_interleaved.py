@@ -11,7 +11,7 @@ from loadbook.execution.progress import Progress
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.report.sections import execution_text
+from loadbook.modes.plain.page import page_of
 from loadbook.stats.analyse import analyse
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.tables import TABLES, load_run, read_table
@@ -56,8 +56,12 @@ def test_recorded_interleaved_run_tells_rates_and_latencies_of_different_blocks(
     rate, latency = (analyse(data, metric=metric).row("again").verdict.comparison for metric in ("ok_per_s", "latency"))
     assert (rate.blocks, rate.execution) == (2, "interleaved")
     assert (latency.blocks, latency.execution) == (1, "plain")
-    assert execution_text(data).startswith("interleaved: 3 treatments took turns in random order, in slices of ")
-    assert execution_text(data).endswith("; latencies from 1 plain block before")
+    assert (
+        page_of(data.study)
+        .execution_text(data)
+        .startswith("interleaved: 3 treatments took turns in random order, in slices of ")
+    )
+    assert page_of(data.study).execution_text(data).endswith("; latencies from 1 plain block before")
 
 
 def test_interleaved_block_reports_its_phases_and_one_time_left_for_all_arms(layout):

@@ -1,0 +1,48 @@
+"""Statistics of plain trials that other modes replace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from loadbook.modes.base import mode_of
+from loadbook.study.model import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.stats.power import TrialLength
+
+
+class PlainStats:
+    """Statistics of a mode; the methods of this class are those of plain trials.
+
+    Attributes
+    ----------
+    length_not_known : text on what tells the best length of a trial, if `trial_length` does; None: rates by the second
+        within single trials do.
+    """
+
+    length_not_known: ClassVar[str | None] = None
+
+    def trial_length(
+        self, samples: pd.DataFrame, values: pd.DataFrame, alike: Collection[str], trial_s: float
+    ) -> TrialLength | None:
+        """Return the most efficient length of a trial, from trials of `trial_s` seconds; None if they do not tell it.
+
+        `samples` are those within the trials, `values` the trials with their values (`RunData.values`), `alike` the
+        treatments with one configuration.
+        """
+        return None
+
+    def no_result_text(self, study: Study) -> str | None:
+        """Return the words for a trial that ended without a result; None: it was invalid."""
+        return None
+
+
+FACET = PlainStats()
+
+
+def stats_of(study: Study) -> PlainStats:
+    """Return the statistics of the mode of a study."""
+    return cast("PlainStats", mode_of(study).facet("stats"))
