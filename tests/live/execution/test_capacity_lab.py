@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.timeout(300), NEEDS_VEGETA]
 def test_killed_run_repeats_its_block(lab: Lab, layout: Layout) -> None:
     written(layout)
     process = multiprocessing.get_context("forkserver").Process(
-        target=run_study, args=(layout, "sustained", lab.hosts_file), daemon=True
+        target=run_study, args=(layout, RunRequest("sustained", lab.hosts_file)), daemon=True
     )
     process.start()
     wait_until(lambda: bool(list(layout.study_raw("sustained").glob("*/staging/*/probe-03/*"))), 120)
