@@ -18,7 +18,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity, pluralize
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
-from loadbook.modes.interleaved.stats_noise import NoiseSources, noise_sources, noise_sources_sentences
+from loadbook.modes.plain.stats import stats_of
 from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import axes
@@ -366,18 +366,12 @@ class NoisePage(Page):
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
     @cached_property
-    def sources(self) -> NoiseSources | None:
-        """The noise of interleaved trials by source; None for plain ones, other metrics than rates, and short runs."""
-        if self.data.samples is None or get_metric(self.metric).kind != "rate":
-            return None
-        return noise_sources(self.data.samples, self.values, aa_arms(self.data.study))
-
-    @cached_property
     def _source_sentences(self) -> list[str]:
         """The sizes of the sources of noise, and the advice that follows; empty if they are not known."""
-        if self.sources is None:
+        if self.data.samples is None or get_metric(self.metric).kind != "rate":
             return []
-        return noise_sources_sentences(self.sources, self.trial_s)
+        alike = aa_arms(self.data.study)
+        return stats_of(self.data.study).noise_sentences(self.data.samples, self.values, alike, self.trial_s)
 
     def answer(self) -> Block:
         """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""

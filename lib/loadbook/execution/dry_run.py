@@ -28,7 +28,6 @@ from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
-from loadbook.modes.base import PLAIN
 from loadbook.modes.plain.run import run_of
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
@@ -234,11 +233,11 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     if reasons and plan.execution_chosen:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts, together = [], mode.block_part(run) if run else None
-    plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == PLAIN]
+    alone = [trial for trial in plan.trials if not plan.mode.runs_together(plan, trial.block)]
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        repeats = plan.mode.loads_per_trial(plan.study) * sum(t.treatment == name for t in plain or plan.trials)
-        if plain or together is None or missing[name]:
+        repeats = plan.mode.loads_per_trial(plan.study) * sum(t.treatment == name for t in alone or plan.trials)
+        if alone or together is None or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []
             parts.append(DryRunPart(title, repeats, plan.mode.load_unit, phases, missing[name]))
     if together:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, job_folder
-from loadbook.modes.base import PLAIN, mode_of_record
+from loadbook.modes.base import mode_of_block, mode_of_record
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import (
@@ -202,9 +202,8 @@ class RecordedRun:
 
     def replay_of_block(self, block: int) -> PlainReplay:
         """Return how the mode of a block plays it back; a trial that failed does not tell it."""
-        modes = [mode_of_record(record) for _, record in self.trials_of_block(block)]
-        mode = next((mode for mode in modes if mode.name != PLAIN), modes[0])
-        return cast("PlainReplay", mode.facet("replay"))
+        records = [record for _, record in self.trials_of_block(block)]
+        return cast("PlainReplay", mode_of_block(records).facet("replay"))
 
     def missing_trials(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
         """Return the planned trials that were not recorded."""

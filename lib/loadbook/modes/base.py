@@ -208,6 +208,12 @@ def mode_of_record(record: TrialRecord) -> Mode:
     return next(mode for mode in all_modes() if mode.has_made(record))
 
 
+def mode_of_block(records: Sequence[TrialRecord]) -> Mode:
+    """Return the mode of a block, by those of its trials that record it: one that failed may not."""
+    modes = [mode_of_record(record) for record in records]
+    return next((mode for mode in modes if mode.name != PLAIN), modes[0])
+
+
 def mode_called(execution: str) -> Mode:
     """Return the mode of trials with this execution."""
     return next(mode for mode in all_modes() if MODES[mode.name] == execution)

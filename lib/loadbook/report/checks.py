@@ -242,8 +242,7 @@ def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFram
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
     """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
-    blocks = data.plan.latency_blocks
-    sentences = [page_of(data.study).blocks_for_times_text(blocks)] if blocks else []
+    sentences = [text] if (text := page_of(data.study).blocks_for_times_text(data.plan)) else []
     sentences += [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
         least = data.study.validity.min_tail_requests

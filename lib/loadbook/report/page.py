@@ -235,8 +235,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     run = data.run_record
     served = data.trials["response_bytes"].dropna()
     trials_text = NBSP.join(map(str, [len(data.plan.treatments), "treatments", "×", data.plan.blocks, "blocks"]))
-    if latency_blocks := data.plan.latency_blocks:
-        trials_text += f" and {pluralize(latency_blocks, 'plain block')} for latencies"
+    trials_text += page_of(data.study).first_blocks_text(data.plan)
     last, source, mode = run.ended or data.trials["started"].max(), run.imported, page_of(data.study)
     return [
         *_origin_parts(data),

@@ -289,7 +289,7 @@ def study_spec(study: Study) -> dict[str, Any]:
         del spec["workload"]["max_connections"]
     if not study.workload.request_times:
         del spec["workload"]["request_times"]
-    if study.capacity and study.capacity.is_search:
+    if study.capacity and study.capacity.certified_share is None:
         del spec["capacity"]["certified_share"]
     return spec
 

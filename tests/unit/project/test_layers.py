@@ -25,8 +25,8 @@ LAYERS = (
 )
 # first part of the name of a module in a mode's folder -> the package on whose layer it lies
 MODE_FACETS = {
-    "spec": "study", "replay": "hosts", "stats": "stats", "rules": "validity", "read": "ingestion", "run": "execution",
-    "page": "report",
+    "spec": "study", "replay": "hosts", "services": "services", "stats": "stats", "rules": "validity",
+    "read": "ingestion", "run": "execution", "page": "report",
 }  # fmt: skip
 LAYER_NUMBERS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # library -> the folders (or files) that may import it

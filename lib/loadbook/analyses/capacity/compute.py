@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from loadbook.core.errors import UsageError
 from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
-from loadbook.modes.capacity.spec import CapacityObjective
+from loadbook.modes.capacity.mode import objective_of
 from loadbook.store.tables import RunData
 from loadbook.store.trial_record import PROBE_SERIES
 
@@ -32,21 +31,13 @@ class Capacity:
     cpu_s: float | None
 
 
-def objective_of(data: RunData) -> CapacityObjective:
-    """Return the objective of a run's study; UsageError if it has none."""
-    if data.study.capacity is None:
-        study = data.study
-        raise UsageError(f"study {study.name!r} has no [capacity]", f"its notebook is {study.notebooks[0]}")
-    return data.study.capacity
-
-
 def probes_of(data: RunData) -> pd.DataFrame:
     """Return one row per probe that counts, in columns PROBE_COLUMNS.
 
     `time_s` is the time within which the objective's share of the requests was answered; for a probe that missed the
     objective by errors or by too few answers, some time above the limit.
     """
-    objective, samples = objective_of(data), data.samples
+    objective, samples = objective_of(data.study), data.samples
     own = samples[samples["series"].isin(PROBE_SERIES.values()) & (samples["driver"] == "*")]
     if own.empty:
         return pd.DataFrame(columns=PROBE_COLUMNS)

@@ -7,9 +7,10 @@ from functools import cached_property
 
 import pandas as pd
 
-from loadbook.analyses.capacity.compute import Capacity, capacities_of, objective_of, probes_of
+from loadbook.analyses.capacity.compute import Capacity, capacities_of, probes_of
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.metrics import CAPACITY
+from loadbook.modes.capacity.mode import objective_of
 from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, empty_section, note
@@ -36,7 +37,7 @@ class CapacityPage(EffectsPage):
     @cached_property
     def objective(self) -> CapacityObjective:
         """The objective of the study."""
-        return objective_of(self.data)
+        return objective_of(self.data.study)
 
     @cached_property
     def probes(self) -> pd.DataFrame:
@@ -122,5 +123,5 @@ def capacity_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     page = CapacityPage(load_run_data(study, run), baseline, metric, level)
-    objective_of(page.data)
+    objective_of(page.data.study)
     return page

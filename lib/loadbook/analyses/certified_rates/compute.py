@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadbook.core.errors import UsageError
 from loadbook.core.metrics import OBJECTIVE_TIME
-from loadbook.modes.capacity.spec import CapacityObjective
+from loadbook.modes.capacity.mode import certified_objective_of
 from loadbook.modes.capacity.stats_certified import RateState, Starts, rate_states
 from loadbook.store.tables import RunData
 from loadbook.study.model import Study
@@ -43,22 +42,12 @@ class JudgedRate:
         return label if rate in label else f"{label} at {rate}/s"
 
 
-def objective_of(data: RunData) -> CapacityObjective:
-    """Return the objective of a run that certifies rates; UsageError for any other run."""
-    objective, study = data.study.capacity, data.study
-    if objective is None or objective.is_search:
-        raise UsageError(
-            f"study {study.name!r} has no capacity.certified_share", f"its notebook is {study.notebooks[0]}"
-        )
-    return objective
-
-
 def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
     """Return treatment -> what its starts show at a confidence; without A/A arms and controls.
 
     Blocks that were added when the results could be seen do not count.
     """
-    objective, study = objective_of(data), data.study
+    objective, study = certified_objective_of(data.study), data.study
     share, planned_blocks = objective.certified_share or 0.0, data.plan.blocks - data.plan.added
     values = data.values(OBJECTIVE_TIME)
     values = values[values["valid"] & (values["block"] <= planned_blocks)].dropna(subset=["value"])

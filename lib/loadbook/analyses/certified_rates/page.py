@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from loadbook.analyses.certified_rates.compute import JudgedRate, judged_rates_of, objective_of
+from loadbook.analyses.certified_rates.compute import JudgedRate, judged_rates_of
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP, join_words, pluralize
+from loadbook.modes.capacity.mode import certified_objective_of
 from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, empty_section, note
@@ -37,7 +38,7 @@ class CertifiedRatesPage(EffectsPage):
     @cached_property
     def objective(self) -> CapacityObjective:
         """The objective of the study."""
-        return objective_of(self.data)
+        return certified_objective_of(self.data.study)
 
     @cached_property
     def rates(self) -> dict[str, JudgedRate]:
@@ -123,5 +124,5 @@ def certified_rates_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     page = CertifiedRatesPage(load_run_data(study, run), baseline, metric, level)
-    objective_of(page.data)
+    certified_objective_of(page.data.study)
     return page

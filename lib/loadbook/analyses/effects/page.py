@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import pluralize
+from loadbook.modes.base import TellingBlocks
 from loadbook.modes.plain.page import page_of
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
@@ -116,9 +117,15 @@ class EffectsPage(Page):
         """Return the sentence below the headline: latency percentiles if there is one treatment, else None."""
         if len(self.analysis.of_kind("treatment")) != 1 or not self.panels:
             return None
-        if 0 < (blocks := self.data.plan.latency_blocks) < MIN_BLOCKS:
-            return f"Latency: shown below, of {pluralize(blocks, 'plain block')}."
+        if blocks := self._few_blocks_for_times:
+            return f"Latency: shown below, of {pluralize(blocks.number, blocks.noun)}."
         return f"Latency: {self.latency_figure.caption}"
+
+    @property
+    def _few_blocks_for_times(self) -> TellingBlocks | None:
+        """Return the blocks for times if they are others than those for rates, and too few for a comparison."""
+        blocks = self.data.plan.mode.blocks_telling(self.data.plan, "latency")
+        return blocks if blocks.is_fixed and blocks.number < MIN_BLOCKS else None
 
     def effects(self) -> Block:
         """Show the effect plot (or the non-inferiority plot), a sentence per treatment, and the table."""
@@ -181,7 +188,7 @@ class EffectsPage(Page):
         return Block(
             Picture(self.latency_figure),
             note(self._tail_note()),
-            note(FEW_LATENCY_BLOCKS) if 0 < self.data.plan.latency_blocks < MIN_BLOCKS else None,
+            note(FEW_LATENCY_BLOCKS) if self._few_blocks_for_times else None,
             Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
             # of a page without comparison it is at the top
             Picture(self.distribution_figure) if self._is_compared and self.distribution_figure.profiles else None,

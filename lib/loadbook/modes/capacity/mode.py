@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from loadbook.core.errors import SpecProblem
+from loadbook.core.errors import SpecProblem, UsageError
 from loadbook.modes.base import CertifiedRule, Mode, PlanText
 from loadbook.modes.capacity.spec import CapacityObjective
 from loadbook.modes.capacity.spec_problems import capacity_problems
@@ -86,8 +86,18 @@ class CapacityMode(Mode):
 
 
 def objective_of(study: Study) -> CapacityObjective:
-    """Return the objective of a study in this mode."""
-    assert study.capacity is not None
+    """Return the objective of a study; UsageError if it has none."""
+    if study.capacity is None:
+        raise UsageError(f"study {study.name!r} has no [capacity]", f"its notebook is {study.notebooks[0]}")
+    return study.capacity
+
+
+def certified_objective_of(study: Study) -> CapacityObjective:
+    """Return the objective of a study that certifies rates; UsageError for any other study."""
+    if study.capacity is None or study.capacity.is_search:
+        raise UsageError(
+            f"study {study.name!r} has no capacity.certified_share", f"its notebook is {study.notebooks[0]}"
+        )
     return study.capacity
 
 

@@ -2,6 +2,7 @@
 
 - `spec`: whether a study's treatments can be interleaved; lengths of slices and gaps
 - `replay`: recorded blocks, played back
+- `services`: memory for all treatments at once, connections that outlive pauses
 - `stats_slices`: effects that depend on the length of slices
 - `stats_noise`: noise of interleaved trials by its source: slices, starts, hosts
 - `stats`: the best length of a trial

@@ -48,7 +48,7 @@ class InterleavedMode(Mode):
         self, study: Study, treatments: Sequence[str], services: Mapping[str, ServiceSpec]
     ) -> list[str]:
         """Return the services that would close connections while their load generator is stopped."""
-        from loadbook.services.check import idle_timeout_reasons
+        from loadbook.modes.interleaved.services import idle_timeout_reasons
 
         shortest = spec.slices_for_latency(0.0)
         assert shortest is not None
@@ -91,7 +91,7 @@ class InterleavedMode(Mode):
 
     def plan_notes(self, plan: Plan, services: Mapping[str, ServiceSpec]) -> list[tuple[str, str]]:
         """Return the memory that the services of all treatments may need at once."""
-        from loadbook.services.check import memory_at_once
+        from loadbook.modes.interleaved.services import memory_at_once
 
         needs = memory_at_once(plan.study, plan.treatments, services)
         of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())

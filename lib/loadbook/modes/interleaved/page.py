@@ -17,6 +17,7 @@ from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
 from loadbook.store.trial_record import SLICE_SERIES, InterleavedRecord, read_trial
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,9 +73,15 @@ class InterleavedPage(PlainPage):
         """Return why interleaved trials tell no percentiles, and what does."""
         return f"no percentiles, as {PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"
 
-    def blocks_for_times_text(self, blocks: int) -> str:
-        """Return from which plain blocks the times are, and why."""
-        return f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}."
+    def first_blocks_text(self, plan: Plan) -> str:
+        """Return " and 6 plain blocks for latencies"; "" if a run has none."""
+        blocks = plan.latency_blocks
+        return f" and {pluralize(blocks, 'plain block')} for latencies" if blocks else ""
+
+    def blocks_for_times_text(self, plan: Plan) -> str | None:
+        """Return from which plain blocks the times are, and why; None if a run has none."""
+        blocks = plan.latency_blocks
+        return f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}." if blocks else None
 
 
 def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:

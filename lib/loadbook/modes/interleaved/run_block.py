@@ -32,6 +32,7 @@ from loadbook.hosts.replay import transcript_name
 from loadbook.modes.base import PlainTrialsError
 from loadbook.modes.interleaved.run_cpu import CpuSamplers
 from loadbook.modes.interleaved.run_load import CALIBRATION_S, BlockLoad
+from loadbook.modes.interleaved.services import idle_timeout_reasons
 from loadbook.modes.interleaved.spec import (
     MAX_SLICE_S,
     SLICE_CLOCK_ERRORS,
@@ -41,7 +42,6 @@ from loadbook.modes.interleaved.spec import (
     slices_for_latency,
     slices_of_block,
 )
-from loadbook.services.check import idle_timeout_reasons
 from loadbook.services.cpu_time import read_cpu_time
 from loadbook.store.trial_record import (
     RECORD_NAME,

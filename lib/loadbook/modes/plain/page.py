@@ -12,7 +12,7 @@ from loadbook.stats.carry_over import CarryOver, carry_over
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
 from loadbook.study.model import Study
-from loadbook.study.plan import plain_instead
+from loadbook.study.plan import Plan, plain_instead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,9 +72,13 @@ class PlainPage:
         """Return why the trials of this mode tell no percentiles of times; None: for the usual reasons."""
         return None
 
-    def blocks_for_times_text(self, blocks: int) -> str:
-        """Return from which blocks the times are; "" for all of them."""
+    def first_blocks_text(self, plan: Plan) -> str:
+        """Return the blocks before those of the mode, after the number of these; "" if there are none."""
         return ""
+
+    def blocks_for_times_text(self, plan: Plan) -> str | None:
+        """Return from which blocks the times are; None: from all of them."""
+        return None
 
 
 FACET = PlainPage()

@@ -35,6 +35,12 @@ class PlainStats:
         """
         return None
 
+    def noise_sentences(
+        self, samples: pd.DataFrame, values: pd.DataFrame, alike: Collection[str], trial_s: float
+    ) -> list[str]:
+        """Return what dominates the noise of a comparison, and advice; empty if it is not known. As `trial_length`."""
+        return []
+
     def no_result_text(self, study: Study) -> str | None:
         """Return the words for a trial that ended without a result; None: it was invalid."""
         return None

@@ -9,9 +9,9 @@ import pytest
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.units import NBSP
 from loadbook.execution.studies import load_study, plan_study
+from loadbook.modes.interleaved.services import idle_timeout_reasons
 from loadbook.modes.interleaved.spec import SliceLengths, longest_idle_s, slices_for_latency
 from loadbook.services import ServiceSpec, known_services, load_service
-from loadbook.services.check import idle_timeout_reasons
 from loadbook.store.paths import Layout
 from loadbook.study.model import Study
 from recorded_run import with_studies
