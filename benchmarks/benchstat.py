@@ -21,7 +21,8 @@ import pandas as pd
 from loadbook.cli.compare import read_trials
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.compare import compare_declared
-from loadbook.stats.text import ascii_verdict, direction
+from loadbook.stats.phrases import ascii_verdict
+from loadbook.stats.text import direction
 from loadbook.stats.verdict import decide_verdict
 
 PROGRAM = "benchstat"

@@ -86,7 +86,7 @@ def _against(verdict: Verdict, contrasts: Contrasts) -> str | None:
 
 
 def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
-    from loadbook.stats.text import ascii_verdict
+    from loadbook.stats.phrases import ascii_verdict
 
     against = _against(verdict, contrasts)
     comparison, forecast = verdict.comparison, verdict.forecast
@@ -104,7 +104,8 @@ def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
 def _print_comparison(
     verdicts: list[Verdict], baseline: str, metric: str, contrasts: Contrasts, best: BestArm | None
 ) -> None:
-    from loadbook.stats.text import ascii_verdict, best_sentence, comparison_texts
+    from loadbook.stats.phrases import ascii_verdict
+    from loadbook.stats.text import best_sentence, comparison_texts
 
     named = contrasts != "baseline"
     first = "treatment against" if named else "treatment"

@@ -27,17 +27,23 @@ def parse_quantity(text: str, units: dict[str, float]) -> float:
     return float(match["number"]) * units[match["suffix"]]
 
 
-def format_percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str:
-    """Return a ratio minus 1 as percent, with U+2212 as minus sign and a no-break space before the percent sign."""
+PERCENT = f"{NBSP}%"
+
+
+def format_percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True, unit: str = PERCENT) -> str:
+    """Return a ratio minus 1 as percent, with U+2212 as minus sign and a no-break space before the percent sign.
+
+    `unit` is what follows the number: "" in columns whose header has the sign.
+    """
     value = round(ratio_minus_1 * 100, decimals) + 0.0
     sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
-    return f"{sign}{format_fixed(abs(value), decimals)}{NBSP}%"
+    return f"{sign}{format_fixed(abs(value), decimals)}{unit}"
 
 
-def format_percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True) -> str:
-    """Return two ratios minus 1 as a range such as "−5 to +2 %"."""
-    low, high = (format_percent(bound, decimals, signed) for bound in bounds)
-    return f"{low.removesuffix(f'{NBSP}%')} to {high}"
+def format_percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True, unit: str = PERCENT) -> str:
+    """Return two ratios minus 1 as a range such as "−5 to +2 %"; parameters as of `format_percent`."""
+    low, high = bounds
+    return f"{format_percent(low, decimals, signed, '')} to {format_percent(high, decimals, signed, unit)}"
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:

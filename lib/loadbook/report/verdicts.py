@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_p_value, format_percent
+from loadbook.core.units import format_p_value, format_percent
 from loadbook.report import palette
 from loadbook.report.blocks import verdict_cell
 from loadbook.report.nodes import (
@@ -26,10 +26,11 @@ from loadbook.report.nodes import (
 )
 from loadbook.stats import headline as first
 from loadbook.stats.error_text import ERROR_CLASS_NOUNS, errors_sentence, refusal_sentence
-from loadbook.stats.headline import aa_sentence, control_sentence
+from loadbook.stats.headline import aa_result, control_result
 from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
+from loadbook.stats.phrases import row_phrase
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
-from loadbook.stats.text import row_phrase, row_texts
+from loadbook.stats.text import row_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +122,7 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
     if first.neutral_headline(analysis):
         kind, word, glyph = "invalid", "no verdict", glyph if analysis.is_void else palette.DOUBT_GLYPH
     headline = first.headline(analysis)
-    support = first.supporting_text(analysis).removeprefix(headline).strip()
-    return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
+    return AnswerSummary(kind, glyph, word, headline, first.supporting_text(analysis), errors, counts)
 
 
 def _error_lines(analysis: Analysis) -> list[str]:
@@ -157,8 +157,7 @@ def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
         if row.kind == "treatment" and row.verdict:
             kind, text = row.verdict.kind, row_phrase(row, reference.errors)
         else:
-            sentence = aa_sentence(row, reference.label) if row.kind == "aa" else control_sentence(row)
-            text = sentence.removeprefix(row.label)
+            text = f": {aa_result(row, reference.label) if row.kind == 'aa' else control_result(row)}"
         lines.append(VerdictLine(kind, palette.row_glyph(row), row.label, text))
     return lines
 
@@ -198,7 +197,7 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     cells = [
         [name[r.treatment], verdict_cell(r, analysis.metric),
          *([_reference(analysis, r).label if r.verdict else DASH] if named else []),
-         *([_worst_case_text(r)] if one_sided else []), *_number_cells(r, len(ps), unit)]
+         *([row_texts(r).worst_number] if one_sided else []), *_number_cells(r, len(ps), unit)]
         for r in rows
     ]  # fmt: skip
     return Table("Effects", columns, cells, frozenset(checks[:1]))
@@ -237,10 +236,6 @@ def _number_cells(row: AnalysisRow, number_of_ps: int, unit: str) -> list[str]:
     ps = [texts.p, "check" if row.kind in ("aa", "control") else texts.p_adjusted][:number_of_ps]
     level = scaled_text(row.median, unit) if unit in PER_SECOND else texts.level
     return [texts.change_number, texts.interval_number, texts.blocks, *ps, level, texts.trials_with_errors]
-
-
-def _worst_case_text(row: AnalysisRow) -> str:
-    return row_texts(row).worst.removesuffix(f"{NBSP}%") if row.verdict and row.verdict.one_sided_bounds else DASH
 
 
 def milliseconds_text(value_s: float | None) -> str:

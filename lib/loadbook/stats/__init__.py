@@ -10,6 +10,7 @@ Modules, each importing only those before it:
 - `saturation`: resources used to capacity, and the bottleneck of each treatment
 - `diagnostics`: drift, outliers, measurable percentiles, unstable effects
 - `carry_over`: effects of a treatment on the trial, or slice, after it
+- `phrases`: verdicts in words, made once in parts
 - `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it

@@ -15,20 +15,19 @@ from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first, rule_title
 from loadbook.stats.error_text import refusal_sentence
 from loadbook.stats.headline import (
-    aa_sentence,
-    control_sentence,
+    aa_result,
+    control_result,
     headline,
     saturation_text,
     supporting_text,
 )
 from loadbook.stats.no_comparison import excluded_headline, refusal_headline, unfinished_headline
+from loadbook.stats.phrases import row_phrase, verdict_phrase
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
     added_blocks_text,
     direction,
     margin_text,
-    row_phrase,
-    verdict_phrase,
 )
 from loadbook.study.limits import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
 
@@ -222,8 +221,7 @@ def _no_verdict_text(analysis: Analysis) -> str:
         return f"No verdict: {refusal}"
     if analysis.allows_headline:
         return unfinished_headline(analysis) or excluded_headline(analysis)
-    first = headline(analysis)
-    return f"{first} {supporting_text(analysis).removeprefix(first).strip()}".strip()
+    return " ".join(filter(None, (headline(analysis), supporting_text(analysis))))
 
 
 def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, metric: str | None = None) -> CiCase:
@@ -275,7 +273,7 @@ def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
 def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
     reference = analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline)
     kind: CaseKind = "aa" if row.kind == "aa" else "control"
-    sentence = aa_sentence(row, reference.label) if kind == "aa" else control_sentence(row)
+    sentence = f"{row.label}: {aa_result(row, reference.label) if kind == 'aa' else control_result(row)}"
     case = partial(CiCase, kind, f"{name}: {row.label}", treatment=row.treatment, row=row)
     if row.check_state == "passed":
         return case("passed", sentence)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.stats.no_comparison import excluded_headline, no_comparison_reason, refusal_headline, unfinished_headline
+from loadbook.stats.phrases import Phrase, verdict_parts
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -19,7 +20,6 @@ from loadbook.stats.text import (
     metric_noun,
     predicate,
     resolution_text,
-    verdict_phrase,
 )
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, aa_margin, blocks_for_half_width
 
@@ -52,7 +52,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
     """Return sentences on treatments that lose more than the margin; None if none does or there is one treatment."""
     losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
-    return " ".join(f"{row.label}{_row_verdict_phrase(row)}" for row in losing) or None
+    return " ".join(f"{row.label}{_row_parts(row).after_name}" for row in losing) or None
 
 
 def _worst_bound(row: AnalysisRow) -> float:
@@ -105,8 +105,12 @@ def neutral_headline(analysis: Analysis) -> str:
 
 def neutral_caption(analysis: Analysis) -> str:
     """Return the neutral headline for a figure or a claim, with the observed difference if an A/A arm failed."""
-    check, text = analysis.demoting_check, neutral_headline(analysis)
-    return f"{text} {_aa_difference(check)}" if check and analysis.is_void else text
+    return " ".join(filter(None, (neutral_headline(analysis), void_reason(analysis))))
+
+
+def void_reason(analysis: Analysis) -> str:
+    """Return the difference that a failed A/A arm shows; "" if no such arm makes the run void."""
+    return _aa_difference(analysis.demoting_check) if analysis.is_void and analysis.demoting_check else ""
 
 
 def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
@@ -137,7 +141,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     best = next((row for row in changed_rows if row.treatment == analysis.best), None)
     if best is not None:
         variants = _phrase_variants(best)
-        longest = f"{variants[-1].rstrip('.')}, ahead of every other treatment."
+        longest = _row_parts(best).brief_with("ahead of every other treatment")
         return _first_fitting(_row_label(best, labels), longest, *variants)
     return _counts_headline(analysis)
 
@@ -203,7 +207,7 @@ def supporting_text(analysis: Analysis) -> str:
     """
     rows = analysis.of_kind("treatment")
     if analysis.is_void:
-        return neutral_caption(analysis)
+        return void_reason(analysis)
     if analysis.demoting_check and len(_rows_of_kind(rows, "invalid")) < len(rows):
         check = analysis.demoting_check
         return "" if check in analysis.wide_arms else _demoted_support(check)  # that headline has its reason
@@ -305,7 +309,7 @@ def _single_treatment_variants(row: AnalysisRow) -> list[str]:
         return _phrase_variants(row)
     texts, margin = comparison_texts(row.verdict), margin_text(row.verdict.margin)
     if kind == "small":
-        return [_row_verdict_phrase(row), f"{_effect_phrase(row)}: less than the {margin} that matters."]
+        return [_row_parts(row).after_name, f"{_effect_phrase(row)}: less than the {margin} that matters."]
     if row.verdict.one_sided_bounds and kind == "undecided":
         return [f": undecided, at worst {texts.worst} (one-sided), {_row_evidence(row)}."]
     if kind in ("equivalent", "no-loss"):
@@ -315,8 +319,8 @@ def _single_treatment_variants(row: AnalysisRow) -> list[str]:
 
 def _phrase_variants(row: AnalysisRow) -> list[str]:
     """Return the verdict on a treatment as a phrase, with and without its number of blocks."""
-    text = _row_verdict_phrase(row)
-    return [text, f"{text.rpartition(', ')[0]}."]
+    phrase = _row_parts(row)
+    return [phrase.after_name, phrase.brief]
 
 
 def _row_evidence(row: AnalysisRow) -> str:
@@ -325,9 +329,9 @@ def _row_evidence(row: AnalysisRow) -> str:
     return evidence_text(comparison.blocks, comparison.interim_analysis, execution=comparison.execution)
 
 
-def _row_verdict_phrase(row: AnalysisRow) -> str:
+def _row_parts(row: AnalysisRow) -> Phrase:
     assert row.verdict is not None
-    return verdict_phrase(row.verdict, against=row.reference_label)
+    return verdict_parts(row.verdict, against=row.reference_label)
 
 
 def _effect_phrase(row: AnalysisRow) -> str:
@@ -382,30 +386,30 @@ def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
     return (labels or {}).get(row.treatment, row.label)
 
 
-def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return the sentence on an A/A arm: passed, failed, too noisy to tell, or not checked."""
+def aa_result(row: AnalysisRow, baseline_label: str) -> str:
+    """Return the result of an A/A arm: passed, failed, too noisy to tell, or not checked."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+        return f"not checked, {_not_checked_reason(row)}."
     observed = f"{texts.change} ({texts.interval}, p {texts.p})"
     same = f"Same against same ({baseline_label} under a second name) gives {observed}"
     if row.check_state == "inconclusive":
-        return f"{row.label}: wider than the margin. {same}."
-    return f"{row.label}: {row.check_state}. {same}."
+        return f"wider than the margin. {same}."
+    return f"{row.check_state}. {same}."
 
 
-def control_sentence(row: AnalysisRow) -> str:
-    """Return the sentence on a positive control: whether its known effect was found with the right sign."""
+def control_result(row: AnalysisRow) -> str:
+    """Return the result of a positive control: whether its known effect was found with the right sign."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+        return f"not checked, {_not_checked_reason(row)}."
     known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
     result = {
         "passed": "passed. The known effect was found",
         "failed": "failed. The known effect was not found",
         "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
     }[row.check_state or ""]
-    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
+    return f"{result}: {texts.change} ({texts.interval}){known}."
 
 
 def _not_checked_reason(row: AnalysisRow) -> str:

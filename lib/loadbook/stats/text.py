@@ -19,7 +19,6 @@ from loadbook.core.units import (
     NBSP,
     decimals_for_half_width,
     format_duration,
-    format_fixed,
     format_p_value,
     format_percent,
     format_percent_range,
@@ -27,8 +26,7 @@ from loadbook.core.units import (
     pluralize,
 )
 from loadbook.modes.base import block_noun
-from loadbook.stats.error_text import errors_sentence
-from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
+from loadbook.stats.results import AnalysisRow, Comparison, Verdict
 from loadbook.study.model import TrialExecution
 
 
@@ -129,6 +127,7 @@ class ComparisonTexts:
     size: str = ABSENT
     bounds: str = ABSENT
     worst: str = ABSENT
+    worst_number: str = ABSENT
     best: str = ABSENT
     p: str = ABSENT
     p_adjusted: str = ABSENT
@@ -151,24 +150,20 @@ def comparison_texts(verdict: Verdict) -> ComparisonTexts:
     if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
         return ComparisonTexts(blocks=str(comparison.blocks))
     digits, low, high = verdict_decimals(verdict), *comparison.ci95
-    change, interval = format_percent(comparison.effect, digits), format_percent_range((low, high), digits)
-    distances = sorted((abs(low), abs(high)))
-    worst, best = (
-        (format_percent(bound, digits) for bound in verdict.one_sided_bounds)
-        if verdict.one_sided_bounds
-        else (ABSENT, ABSENT)
-    )
+    interval, distances = format_percent_range((low, high), digits), sorted((abs(low), abs(high)))
+    ends = verdict.one_sided_bounds
     return ComparisonTexts(
         direction_word=direction_word(comparison.metric, comparison.effect),
-        change=change,
-        change_number=change.removesuffix(f"{NBSP}%"),
+        change=format_percent(comparison.effect, digits),
+        change_number=format_percent(comparison.effect, digits, unit=""),
         interval=interval,
-        interval_number=interval.removesuffix(f"{NBSP}%"),
+        interval_number=format_percent_range((low, high), digits, unit=""),
         interval90=format_percent_range(comparison.ci90, digits) if comparison.ci90 else ABSENT,
         size=format_percent(abs(comparison.effect), digits, signed=False),
         bounds=interval if low < 0 < high else format_percent_range(distances, digits, signed=False),
-        worst=worst,
-        best=best,
+        worst=format_percent(ends[0], digits) if ends else ABSENT,
+        worst_number=format_percent(ends[0], digits, unit="") if ends else ABSENT,
+        best=format_percent(ends[1], digits) if ends else ABSENT,
         p=format_p_value(comparison.p),
         p_adjusted=format_p_value(comparison.p_adjusted),
         blocks=str(comparison.blocks),
@@ -207,112 +202,6 @@ def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
 
 
 MAX_TIED_NAMES = 4  # in a sentence on treatments that do not differ detectably
-
-
-def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return a verdict as pages print it after the treatment's name: " is faster by 6.0 % (...).".
-
-    `against` is the label of the reference, None if that is the baseline of the whole page; `block_s` (seconds per
-    block) adds the time needed to a forecast.
-    """
-    comparison, texts = verdict.comparison, comparison_texts(verdict)
-    margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
-    against_text = f" against {against}" if against else ""
-    if verdict.kind == "invalid":
-        return f"{against_text}: not compared: {verdict.reason}."
-    forecast = f" {forecast_sentence(verdict, block_s)}" if verdict.forecast or verdict.resolution else ""
-    if verdict.one_sided_bounds:
-        return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{forecast}"
-    if verdict.kind == "undecided":
-        note = "" if verdict.resolution else multiplicity_note(verdict)
-        return f"{against_text}: undecided: {texts.interval}, {blocks}.{note}{forecast}"
-    interval_noun = "always-valid interval" if comparison.method == "always-valid-t" else "interval"
-    if verdict.kind == "equivalent":
-        interval = f"{confidence_text(comparison.level, one_sided=True)} {interval_noun} {texts.interval90}"
-        return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
-    than_text = f" than {against}" if against else ""
-    effect_text = f" {effect_phrase(comparison.metric, comparison.effect or 0.0, texts.size, than_text)}"
-    effect_text += f" ({confidence_text(comparison.level)} {interval_noun} {texts.bounds})"
-    if verdict.kind == "small":
-        return f"{effect_text}: real, but smaller than the {margin} that matters, {blocks}."
-    return f"{effect_text}, {blocks}."
-
-
-def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
-    """Return a one-sided verdict with the bound that decides it, or that leaves it undecided."""
-    texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
-    confidence = f"(one-sided {confidence_text(verdict.comparison.level)})"
-    if verdict.kind == "worse":
-        return f" loses more than {margin}{against_text}: {texts.change}, at best {texts.best} {confidence}"
-    result = f"no loss beyond {margin}" if verdict.kind == "no-loss" else "undecided"
-    return f"{against_text}: {result}: {texts.change}, at worst {texts.worst} {confidence}"
-
-
-def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
-    """Return a verdict as `loadbook compare` prints it: plain ASCII, bounds joined by "..", no space before %.
-
-    `against` is the label of the reference if that is not the baseline of the whole table.
-    """
-    comparison, texts, margin = verdict.comparison, comparison_texts(verdict), margin_text(verdict.margin)
-    against_text, evidence = f" against {against}" if against else "", comparison_evidence(comparison)
-    if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
-        text = f"invalid{against_text}: {verdict.reason or ''}"
-    elif verdict.one_sided_bounds:
-        text = _ascii_non_inferiority(verdict, margin, against_text)
-    elif verdict.kind == "undecided":
-        text = f"undecided{against_text}: {_dotted_range(verdict, comparison.ci95)}%; {_forecast_words(verdict)}"
-    elif verdict.kind == "equivalent":
-        interval = f"{confidence_text(comparison.level, one_sided=True)} CI {_dotted_range(verdict, comparison.ci90)}"
-        difference = f"no difference{f' from {against}' if against else ''} larger than {margin}"
-        text = f"{difference} (equivalent; {interval}), {evidence}"
-    else:
-        than_text, distances = f" than {against}" if against else "", sorted(map(abs, comparison.ci95))
-        change = effect_phrase(comparison.metric, comparison.effect, texts.size, than_text, brief=True)
-        if verdict.kind == "small":
-            bounds = _dotted_range(verdict, distances)
-            text = f"{change} ({bounds}): real, but smaller than the {margin} that matters"
-        else:
-            text = f"{change} ({confidence_text(comparison.level)} CI {_dotted_range(verdict, distances)}), {evidence}"
-    return text.replace(f"{NBSP}%", "%").replace("−", "-")
-
-
-def _ascii_non_inferiority(verdict: Verdict, margin: str, against_text: str) -> str:
-    low, _ = verdict.comparison.ci90 or (0.0, 0.0)
-    worst, best = (
-        f"{'lower' if end == low else 'upper'} bound {_dotted_range(verdict, (end,))}%"
-        for end in verdict.one_sided_bounds or ()
-    )
-    blocks = comparison_evidence(verdict.comparison)
-    if verdict.kind == "no-loss":
-        return f"no degradation beyond {margin}{against_text} ({worst}), {blocks}"
-    if verdict.kind == "worse":
-        return f"loses more than {margin}{against_text} ({best}), {blocks}"
-    return f"undecided{against_text}: {worst}; {_forecast_words(verdict)}"
-
-
-def _dotted_range(verdict: Verdict, bounds: Sequence[float] | None) -> str:
-    digits = verdict_decimals(verdict)
-    return "..".join(format_fixed(round(bound * 100, digits) + 0.0, digits) for bound in bounds or (0.0, 0.0))
-
-
-def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
-    """Return the text after a treatment's name: with more or fewer errors, first these, then "Given that, ...".
-
-    `compared_with` are the errors of the reference.
-    """
-    if row.verdict is None:
-        return ""
-    verdict_text = verdict_phrase(row.verdict, against=row.reference_label)
-    if row.errors.kind in ("more", "fewer"):
-        errors = errors_sentence(row.errors, compared_with, row.reference_label)
-        has_effect = row.verdict.kind in ("better", "worse", "small")
-        return (
-            f": {errors} Given that, {f'it{verdict_text}' if has_effect else verdict_text.removeprefix(':').lstrip()}"
-        )
-    if not row.errors.trials_with_errors:
-        return verdict_text
-    errors = errors_sentence(row.errors)
-    return f"{verdict_text} {errors[:1].upper()}{errors[1:]}"
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
@@ -379,21 +268,12 @@ def margin_text(margin: float) -> str:
     return format_percent(margin, digits, signed=False)
 
 
-def _forecast_words(verdict: Verdict) -> str:
-    if verdict.resolution:
-        return resolution_text(verdict.resolution)
-    forecast = verdict.forecast
-    if forecast is None or forecast.about is None:
-        return f"not reachable at this noise; reduce noise{' or widen the margin' if verdict.margin else ''}"
-    return f"needs about {pluralize(forecast.about, 'more block')} ({forecast.low}..{forecast.high})"
-
-
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
     """Return why an interval that excludes 0 is nevertheless undecided (many comparisons); "" if it includes 0."""
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:
         return ""
-    return f" That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
+    return f"That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
 
 
 def added_blocks_text(blocks: int) -> str:

@@ -19,8 +19,8 @@ from loadbook.analyses.claims.compute import (
     criterion_text,
 )
 from loadbook.core.units import NBSP
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.results import ErrorSummary, Forecast
-from loadbook.stats.text import verdict_phrase
 from loadbook.study.model import Claim
 from trial_frames import verdict
 

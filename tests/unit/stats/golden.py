@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.stats.error_text import errors_sentence
+from loadbook.stats.phrases import ascii_verdict, row_phrase, verdict_phrase
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
-from loadbook.stats.text import ascii_verdict, best_sentence, row_phrase, verdict_phrase
+from loadbook.stats.text import best_sentence
 from loadbook.stats.verdict import decide_verdict
 from trial_frames import comparison
 

@@ -14,8 +14,8 @@ from loadbook.stats import diagnostics
 from loadbook.stats.analyse import analyse
 from loadbook.stats.comparability import arms_of, invalid_reason
 from loadbook.stats.headline import (
-    aa_sentence,
-    control_sentence,
+    aa_result,
+    control_result,
     headline,
     neutral_caption,
     no_change_clause,
@@ -124,8 +124,8 @@ def test_analysis_has_a_headline_and_a_supporting_sentence(usual: Run) -> None:
 
 def test_analysis_reports_passed_checks(usual: Run) -> None:
     found = analyse(usual)
-    assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: passed. Same against same")
-    assert control_sentence(found.row("log")).startswith("log: passed. The known effect was found: −")
+    assert aa_result(found.row("again"), "base").startswith("passed. Same against same")
+    assert control_result(found.row("log")).startswith("passed. The known effect was found: −")
 
 
 def test_analysis_treats_shorter_latency_as_better(usual: Run) -> None:
@@ -160,13 +160,13 @@ def test_aa_arm_that_differs_invalidates_every_verdict() -> None:
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert (found.row("again").passed, found.best, found.tied_with_best) == (False, None, ())
     assert headline(found) == "No verdict: the A/A arm differs from the baseline."
-    assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: failed.")
+    assert aa_result(found.row("again"), "base").startswith("failed.")
 
 
 def test_positive_control_fails_if_its_effect_is_not_detected() -> None:
     found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert found.row("log").passed is False
-    assert "failed. The known effect was not found" in control_sentence(found.row("log"))
+    assert "failed. The known effect was not found" in control_result(found.row("log"))
     assert headline(found).startswith("No verdict: the known effect ")
     assert analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.1}})).row("log").passed is False
 
@@ -197,7 +197,7 @@ def test_analysis_of_too_few_blocks_gives_no_verdict() -> None:
     found = analyse(make_run(blocks=3))
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert (found.row("again").passed, found.row("log").passed) == (None, None)
-    assert aa_sentence(found.row("again"), "base").endswith("not checked, only 3 complete blocks, 5 are needed.")
+    assert aa_result(found.row("again"), "base").endswith("not checked, only 3 complete blocks, 5 are needed.")
     assert headline(found) == "No verdict: no treatment could be compared."
     assert supporting_text(found).startswith("Reason: only 3 complete blocks, 5 are needed.")
 

@@ -7,7 +7,7 @@ import pytest
 from test_analyse import Run, make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.text import verdict_phrase
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.store.tables import trial_values
 from run_records import plan_of
 

@@ -14,8 +14,8 @@ from loadbook.stats.analyse import analyse
 from loadbook.stats.comparability import arms_of, invalid_reason
 from loadbook.stats.exclusions import with_causes
 from loadbook.stats.headline import headline, supporting_text
+from loadbook.stats.phrases import row_phrase
 from loadbook.stats.results import Comparison
-from loadbook.stats.text import row_phrase
 from loadbook.study.reader import find_study, read_study
 from run_records import plan_of
 

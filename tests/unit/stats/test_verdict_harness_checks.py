@@ -13,8 +13,9 @@ from test_analyse import ARMS, make_run
 from effort import examples
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
-from loadbook.stats.headline import aa_sentence, control_sentence, headline, neutral_headline, supporting_text
-from loadbook.stats.text import resolution_text, verdict_phrase
+from loadbook.stats.headline import aa_result, control_result, headline, neutral_headline, supporting_text
+from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.text import resolution_text
 from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, limit_to_resolution
 from loadbook.study.limits import CiPolicy
 from run_records import plan_of
@@ -84,7 +85,7 @@ def test_wide_aa_arm_leaves_no_verdict_on_smaller_differences() -> None:
     assert f"It may be small: d{below[1:]}" in verdict_phrase(fast.verdict), "its interval excludes 0"
     assert headline(analysis) == f"No verdict: d{below[1:]}" == neutral_headline(analysis)
     assert supporting_text(analysis).startswith("A/A: baseline again gives ")
-    assert "wider than the margin. Same against same (base under a second name)" in aa_sentence(again, "base")
+    assert "wider than the margin. Same against same (base under a second name)" in aa_result(again, "base")
 
 
 def test_difference_beyond_a_wide_aa_arm_is_told_with_what_cannot_be_told() -> None:
@@ -139,7 +140,7 @@ def test_control_that_is_too_noisy_to_tell_is_inconclusive() -> None:
     analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"sd": 0.4}}))
     assert analysis.row("log").check_state == "inconclusive"
     assert headline(analysis) == "No verdict: the known effect is neither found nor excluded."
-    assert "too noisy to tell. The known effect is neither found nor excluded" in control_sentence(analysis.row("log"))
+    assert "too noisy to tell. The known effect is neither found nor excluded" in control_result(analysis.row("log"))
 
 
 def test_aa_arm_that_could_not_be_compared_forbids_a_verdict_as_headline() -> None:

@@ -3,13 +3,12 @@
 import pytest
 
 from loadbook.stats.error_text import errors_sentence
+from loadbook.stats.phrases import ascii_verdict, verdict_phrase
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import (
-    ascii_verdict,
     best_sentence,
     comparison_texts,
     margin_text,
-    verdict_phrase,
 )
 from trial_frames import verdict
 

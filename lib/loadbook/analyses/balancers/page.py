@@ -21,8 +21,9 @@ from loadbook.report.page import load_run_data
 from loadbook.report.prices import Prices, compute_prices, price_sentence, value_with_interval
 from loadbook.stats.analyse import analyse
 from loadbook.stats.headline import NO_VERDICT, neutral_caption
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.text import alternatives_text, comparison_texts, verdict_phrase
+from loadbook.stats.text import alternatives_text, comparison_texts
 from loadbook.store.tables import restrict_to
 
 if TYPE_CHECKING:

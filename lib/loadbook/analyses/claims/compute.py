@@ -16,8 +16,9 @@ from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
 from loadbook.stats.comparability import usable_mask
 from loadbook.stats.compare import compare
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.saturation import RESOURCE_NOUNS
-from loadbook.stats.text import direction, margin_text, verdict_phrase
+from loadbook.stats.text import direction, margin_text
 from loadbook.stats.verdict import decide_verdict
 from loadbook.store.tables import RunData, RunTables, treatments_of, trial_values
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim

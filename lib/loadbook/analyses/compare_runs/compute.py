@@ -16,7 +16,7 @@ from scipy.special import stdtr, stdtrit
 
 from loadbook.core import units
 from loadbook.core.errors import UsageError
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, shorten_list
+from loadbook.core.units import format_percent, format_percent_range, join_words, shorten_list
 from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
@@ -361,11 +361,10 @@ def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
         return EffectChangeTexts(older, newer, ABSENT, ABSENT, blocks, ABSENT)
     digits, change = change_decimals(row.change), row.change
     p = change.p if change.p_adjusted is None else change.p_adjusted
-    moved, interval = format_percent(change.effect, digits), format_percent_range(change.ci95, digits)
-    percent = f"{NBSP}%"
-    return EffectChangeTexts(
-        older, newer, moved.removesuffix(percent), interval.removesuffix(percent), blocks, units.format_p_value(p)
-    )
+    moved, interval = (
+        format_percent(change.effect, digits, unit=""), format_percent_range(change.ci95, digits, unit="")
+    )  # fmt: skip
+    return EffectChangeTexts(older, newer, moved, interval, blocks, units.format_p_value(p))
 
 
 def effect_text(side: AnalysisRow | None) -> str:

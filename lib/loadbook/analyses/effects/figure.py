@@ -29,6 +29,7 @@ from loadbook.stats.headline import (
     no_change_sentence,
     non_inferiority_headline,
 )
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind, loss_at_margin
 from loadbook.stats.text import direction, margin_text, row_texts
 
@@ -380,7 +381,7 @@ class NonInferiorityFigure(EffectsFigure):
         """The caption, then every row's bound in words."""
         head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
         rows = [
-            f"{self.names[row.treatment]}{words.verdict_phrase(row.verdict, against=row.reference_label)}"
+            f"{self.names[row.treatment]}{verdict_phrase(row.verdict, against=row.reference_label)}"
             for row in self.analysis.of_kind("treatment")
             if row.verdict
         ]

@@ -14,7 +14,8 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.core.units import NBSP, format_percent, format_percent_range, pluralize, shorten_list
 from loadbook.stats.headline import headline as first_line
-from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline
+from loadbook.stats.headline import mark_exploratory, neutral_headline, void_reason
+from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -23,7 +24,6 @@ from loadbook.stats.text import (
     forecast_sentence,
     margin_text,
     multiplicity_note,
-    verdict_phrase,
 )
 
 MAX_NAMED = 2  # largest number of factors, and of pairs, in the first lines of a page
@@ -56,7 +56,7 @@ def supporting_text(result: FactorialAnalysis) -> str:
     """
     headline = factorial_headline(result)
     if result.analysis.is_void:
-        return neutral_caption(result.analysis).removeprefix(headline).strip()
+        return void_reason(result.analysis)
     others = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline]
     sentences = [factorial_effect_sentence(e, result.factor_labels) for e in others[:MAX_NAMED]]
     return " ".join([*sentences, *interaction_sentences(result)])
@@ -112,8 +112,9 @@ def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, Fact
         level = confidence_text(verdict.comparison.level, one_sided=True)
         return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
     if verdict.kind == "undecided":
-        alone, more = multiplicity_note(verdict, "effects"), forecast_sentence(verdict)
-        return f": undecided: {subject[2:]} changes by {texts.interval}, {blocks}.{alone} {more}"
+        claim = f"undecided: with {other}, the effect of {one} changes by {texts.interval}, {blocks}."
+        further = multiplicity_note(verdict, "effects"), forecast_sentence(verdict)
+        return f": {' '.join(filter(None, (claim, *further)))}"
     level = confidence_text(verdict.comparison.level)
     text = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
     if verdict.kind == "small":

@@ -8,7 +8,7 @@ from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, pluralize, utc_text
+from loadbook.core.units import format_percent, format_percent_range, join_words, pluralize, utc_text
 from loadbook.report import checks, palette
 from loadbook.report.blocks import DONE_MIME, Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
@@ -96,8 +96,8 @@ class HistoryPage:
                 verdict = palette.check_word(effect.kind, effect.check_state)
             numbers = [DASH, DASH]
             if effect.effect is not None and effect.interval is not None and effect.verdict != "invalid":
-                texts = (format_percent(effect.effect, 1), format_percent_range(effect.interval, 1))
-                numbers = [text.removesuffix(f"{NBSP}%") for text in texts]
+                interval = format_percent_range(effect.interval, 1, unit="")
+                numbers = [format_percent(effect.effect, 1, unit=""), interval]
             counts = "yes" if point.is_included else f"no: {point.excluded_reason}"
             rows.append([point.run, series.label, verdict, *numbers, str(effect.blocks), counts])
         return Table("Every effect of every run", columns, rows)
