@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.core.errors import unknown_name_error
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, join_words, pluralize
+from loadbook.core.units import NBSP, PERCENT, format_bytes, format_duration, format_quantity, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import host_metrics
@@ -265,11 +265,11 @@ class ResourcesPage(Page):
         for key, group in used.groupby(["role", "host"], sort=False):
             role, host = map(str, key)
             peak, installed = float(group["peak"].max()), float(group["capacity"].max())
-            text = memory_size_text(peak, installed if np.isfinite(installed) else None)
+            size = memory_size_text(peak, installed if np.isfinite(installed) else None)
             name = str(role) if role == host else f"{role} ({host})"
             sizes = (installed, peak, watched.get(host, np.nan))
-            rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), text.partition(": ")[2]])
-            lines.append(f"{name}: {text}.")
+            rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), size])
+            lines.append(f"{name}: {format_bytes(peak)}: {size}.")
         capacities = used.groupby("host")["capacity"].max()
         if len(capacities) > 1 and capacities.nunique() == 1:  # equal to the byte: probably one machine
             lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
@@ -307,8 +307,8 @@ class ResourcesPage(Page):
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}{NBSP}%" if share == share else DASH
+def _percent(share: float, unit: str = PERCENT) -> str:
+    return f"{100 * share:.0f}{unit}" if share == share else DASH
 
 
 def headline(usage: pd.DataFrame) -> str:
@@ -379,8 +379,8 @@ def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
 
 
 def _range_text(shares: pd.Series) -> str:
-    low, high = (_percent(share) for share in (shares.min(), shares.max()))
-    return low if low == high else f"{low.removesuffix(f'{NBSP}%')} to {high}"
+    low, high = shares.min(), shares.max()
+    return _percent(high) if _percent(low) == _percent(high) else f"{_percent(low, '')} to {_percent(high)}"
 
 
 def _use_with_treatments(use: str, treatments: list[str], total: int) -> str:
@@ -395,7 +395,7 @@ def memory_size_text(used: float, installed: float | None) -> str:
     text = f"a host of {enough / GIB:g}{NBSP}GiB would have held it" if enough else "no usual size would have held it"
     if installed and enough and enough > installed:
         text = "nearly all that is installed"
-    return f"{format_bytes(used)}: {text}"
+    return text
 
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:

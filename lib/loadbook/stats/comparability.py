@@ -136,30 +136,34 @@ def invalid_reason(
     Trials are compared only with status ok and valid. `varied` lists the workload fields in which the study makes the
     arms differ, `reference_text` names the reference if it is not the baseline.
     """
-    reason = (
+    return (
         _short_tail_reason(comparison.statistic, own, base)
         or _insufficient_blocks_reason(comparison, own, base)
         or _order_reason(own, base)
         or _ceiling_reason(comparison.metric, own, base)
-        or _moving_rate_reason(own, base)
-        or _load_reason(own, base, varied)
-        or _response_reason(own, base, sized="expect_bytes" in varied)
+        or _moving_rate_reason(own, base, reference_text)
+        or _load_reason(own, base, varied, reference_text)
+        or _response_reason(own, base, "expect_bytes" in varied, reference_text)
         or _tool_definition_reason(comparison.metric, own, base)
         or _error_count_reason(comparison.metric, errors)
     )
-    return reason.replace(BASELINE_TEXT, reference_text) if reason else None
 
 
-def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey]) -> str | None:
-    """Describe how the most frequent responses (status, bytes) differ; None if they agree or are unknown."""
+def response_difference(
+    own: Iterable[ResponseKey], base: Iterable[ResponseKey], reference: str = BASELINE_TEXT
+) -> str | None:
+    """Describe how the most frequent responses (status, bytes) differ; None if they agree or are unknown.
+
+    `reference` names the arm of the second ones.
+    """
     own_counts, base_counts = (Counter(a for a in responses if a[0] is not None) for responses in (own, base))
     if not own_counts or not base_counts:
         return None
     (status, size), (base_status, base_size) = _most_frequent(own_counts), _most_frequent(base_counts)
     if status != base_status:
-        return f"it answers differently (status {status} where the baseline answers {base_status})"
+        return f"it answers differently (status {status} where {reference} answers {base_status})"
     if size != base_size:
-        return f"it answers differently ({size} bytes where the baseline sends {base_size})"
+        return f"it answers differently ({size} bytes where {reference} sends {base_size})"
     return None
 
 
@@ -168,21 +172,21 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
     return max(counts, key=lambda key: (counts[key], key[0] or 0, key[1] or 0))
 
 
-def _response_reason(own: ArmTrials, base: ArmTrials, sized: bool) -> str | None:
+def _response_reason(own: ArmTrials, base: ArmTrials, sized: bool, reference: str) -> str | None:
     """Describe how responses differ; `sized`: sizes may differ, since the study gives each arm its own page."""
 
     def keys(arm: ArmTrials) -> list[ResponseKey]:
         return [(status, None if sized else size) for status, size in arm.responses]
 
-    return response_difference(keys(own), keys(base))
+    return response_difference(keys(own), keys(base), reference)
 
 
-def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str]) -> str | None:
+def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str], reference: str) -> str | None:
     for column, (noun, field) in LOAD_COLUMNS.items():
         values = _differing_values(column, own, base)
         if values and field not in varied:
             own_told, base_told = ("none" if value is None else value for value in values)
-            return f"it was measured under another {noun} ({own_told} where the baseline has {base_told})"
+            return f"it was measured under another {noun} ({own_told} where {reference} has {base_told})"
     return None
 
 
@@ -238,13 +242,13 @@ def _short_tail_reason(statistic: str, own: ArmTrials, base: ArmTrials) -> str |
     return None
 
 
-def _moving_rate_reason(own: ArmTrials, base: ArmTrials) -> str | None:
+def _moving_rate_reason(own: ArmTrials, base: ArmTrials, reference: str) -> str | None:
     """Return the reason if the rate had a trend within trials in only one of the arms."""
     values = _differing_values("moving", own, base)
     if values is None or None in values:  # not known
         return None
     moved, other = ("moved", "did not") if values[0] else ("held still", "did")
-    return f"its rate {moved} within trials, the baseline's {other}"
+    return f"its rate {moved} within trials, {reference}'s {other}"
 
 
 def _error_count_reason(metric: str, errors: results.ErrorSummary) -> str | None:

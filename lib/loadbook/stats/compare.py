@@ -51,13 +51,15 @@ class ComparisonOptions(TypedDict, total=False):
     """Options of `compare` and of the functions for families.
 
     `metric` and `statistic` name the values. `level` is that of the two-sided interval and of the two one-sided tests
-    that give the second interval. Rule "always-valid" uses the always-valid t test from 5 blocks on.
+    that give the second interval. Rule "always-valid" uses the always-valid t test from 5 blocks on. `names_reference`:
+    flags name the reference, which is not the baseline of all comparisons.
     """
 
     metric: str
     statistic: str
     level: float
     rule: StoppingRuleName
+    names_reference: bool
 
 
 def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
@@ -78,6 +80,7 @@ def compare_pairs(
     level: float = 0.95,
     family_size: int = 1,
     rule: StoppingRuleName = "fixed",
+    names_reference: bool = False,
 ) -> Comparison:
     """Compare two paired arms; `ci_family` allows for `family_size` comparisons that share one error rate."""
     method = choose_method(pairs, rule)
@@ -105,7 +108,7 @@ def compare_pairs(
         ci90=ci90,
         p=result.p if method else None,
         ci_family=family_intervals[0] if family_intervals else None,
-        flags=_comparison_flags(pairs, method),
+        flags=_comparison_flags(pairs, method, pairs.baseline if names_reference else "the baseline"),
         level=level,
         family_size=family_size,
         sd_log=float(differences.std(ddof=1)) if len(differences) > 1 else None,
@@ -136,13 +139,13 @@ def insufficient_blocks(complete: int, incomplete: int) -> str | None:
     return None
 
 
-def _comparison_flags(pairs: paired_tests.PairedLogs, method: Method | None) -> tuple[str, ...]:
+def _comparison_flags(pairs: paired_tests.PairedLogs, method: Method | None, reference: str) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
         reason = "does not count (not valid, or its value is missing or not above zero)"
-        flags.append(_left_out_flag(pairs.unusable, reason))
+        flags.append(_left_out_flag(pairs.unusable, reason, reference))
     if pairs.incomplete > pairs.unusable:
-        flags.append(_left_out_flag(pairs.incomplete - pairs.unusable, "is not there"))
+        flags.append(_left_out_flag(pairs.incomplete - pairs.unusable, "is not there", reference))
     if len(pairs.blocks) >= MIN_RANK_BLOCKS and method in ("signed-rank", "paired-t"):
         flags.append(UNEQUAL_VARIANCES)
     if method and np.array_equal(pairs.base, pairs.other):
@@ -154,9 +157,9 @@ def _comparison_flags(pairs: paired_tests.PairedLogs, method: Method | None) -> 
     return tuple(flags)
 
 
-def _left_out_flag(blocks: int, reason: str) -> str:
+def _left_out_flag(blocks: int, reason: str, reference: str) -> str:
     noun, subject = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
-    return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"
+    return f"in {blocks} {noun} a trial of the treatment or of {reference} {reason}; {subject} left out"
 
 
 MIN_ARMS = 3  # fewer arms have no best one
@@ -363,23 +366,18 @@ def compare_declared(
     best one only if `comparable` is true for its comparison with the baseline. With fewer than three such arms,
     contrasts "best" become comparisons with the baseline.
     """
+    named: ComparisonOptions = {**options, "names_reference": True}
     if contrasts == "adjacent":
-        comparisons = compare_contrasts(values, list(zip(others, (baseline, *others), strict=False)), **options)
-        return DeclaredComparisons(baseline, _with_reference_named(comparisons), NO_BEST_ARM)
+        pairs = list(zip(others, (baseline, *others), strict=False))
+        comparisons = compare_contrasts(values, pairs, **named)
+        return DeclaredComparisons(baseline, comparisons, NO_BEST_ARM)
     comparisons = compare_contrasts(values, [(name, baseline) for name in others], **options)
     if contrasts == "baseline":
         return DeclaredComparisons(baseline, comparisons)
     arms = [baseline, *(c.treatment for c in comparisons if comparable(c))]
-    best = compare_with_best(values, arms, baseline, better=better, **options)
+    best = compare_with_best(values, arms, baseline, better=better, **named)
     if best is None:
         return DeclaredComparisons(baseline, comparisons)
-    rest = compare_contrasts(values, [(name, best.reference) for name in others if name not in arms], **options)
-    return best._replace(comparisons=_with_reference_named([*best.comparisons, *rest]))
-
-
-def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
-    """Replace "the baseline" in flags by the name of the arm that was the reference."""
-    return [
-        replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
-        for c in comparisons
-    ]
+    pairs = [(name, best.reference) for name in others if name not in arms]
+    rest = compare_contrasts(values, pairs, **named)
+    return best._replace(comparisons=[*best.comparisons, *rest])

@@ -15,7 +15,7 @@ from loadbook.stats.text import (
     comparison_texts,
     effect_phrase,
     evidence_text,
-    forecast_sentence,
+    forecast_text,
     margin_text,
     metric_noun,
     predicate,
@@ -348,8 +348,8 @@ def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
     if not verdicts:
         return None
     if len(verdicts) == 1:
-        sentence = forecast_sentence(verdicts[0])
-        return sentence if len(rows) == 1 else f"{undecided[0].label}: {sentence[0].lower()}{sentence[1:]}"
+        text = forecast_text(verdicts[0])
+        return f"{text}." if len(rows) == 1 else f"{undecided[0].label}: {text[0].lower()}{text[1:]}."
     about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
     if not about:
         remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"

@@ -16,7 +16,7 @@ from loadbook.stats.text import (
     comparison_texts,
     confidence_text,
     effect_phrase,
-    forecast_sentence,
+    forecast_text,
     margin_text,
     multiplicity_note,
     resolution_text,
@@ -34,7 +34,7 @@ class Phrase:
     is_predicate : whether the claim follows a name as it is; otherwise a colon comes between.
     against : reference of a claim that does not name it: "against X"; "" for the baseline of the page.
     evidence : number of blocks; "" for a treatment that was not compared.
-    caveat, forecast : sentences that follow; "" if there are none.
+    caveat, forecast : sentences that follow, without full stops; "" if there are none.
     """
 
     claim: str
@@ -55,6 +55,11 @@ class Phrase:
         return self._after_name(f"{self.claim}.")
 
     @property
+    def without_stop(self) -> str:
+        """The whole phrase after a name without its last full stop, as one part of a list."""
+        return self._after_name(self._unstopped)
+
+    @property
     def clause(self) -> str:
         """The whole phrase within a sentence about a treatment that was named before."""
         if self.is_predicate:
@@ -66,9 +71,13 @@ class Phrase:
         return self._after_name(f"{self.claim}, {addition}.")
 
     @property
-    def _sentences(self) -> str:
+    def _unstopped(self) -> str:
         claim = ", ".join(filter(None, (self.claim, self.evidence)))
-        return " ".join(filter(None, (f"{claim}.", self.caveat, self.forecast)))
+        return ". ".join(filter(None, (claim, self.caveat, self.forecast)))
+
+    @property
+    def _sentences(self) -> str:
+        return f"{self._unstopped}."
 
     def _after_name(self, text: str) -> str:
         if self.is_predicate:
@@ -87,7 +96,7 @@ def verdict_parts(verdict: Verdict, *, against: str | None = None, block_s: floa
     against_text = f"against {against}" if against else ""
     if verdict.kind == "invalid":
         return Phrase(f"not compared: {verdict.reason}", against=against_text)
-    forecast = forecast_sentence(verdict, block_s) if verdict.forecast or verdict.resolution else ""
+    forecast = forecast_text(verdict, block_s) if verdict.forecast or verdict.resolution else ""
     if verdict.one_sided_bounds:
         return _non_inferiority_parts(verdict, against_text, forecast)
     if verdict.kind == "undecided":

@@ -31,22 +31,23 @@ from loadbook.study.model import TrialExecution
 
 
 class DirectionWords(NamedTuple):
-    """Words for a rise and a fall of a metric, and the patterns of a predicate such as "is faster" and of an effect."""
+    """Words for a rise and a fall of a metric; verb and pattern of a predicate ("is faster"), pattern of an effect."""
 
     up: str
     down: str
+    verb: str
     predicate: str
     effect: str = "{predicate}{than} by {size}"
 
 
 _WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
-    "rate": DirectionWords("faster", "slower", "is {word}"),
-    "time": DirectionWords("longer", "shorter", "has a {word} {name}"),
-    "cost": DirectionWords("more", "less", "needs {word} {name}"),
-    "errors": DirectionWords("more", "fewer", "has {word} errors"),
-    "other": DirectionWords("higher", "lower", "is {word}"),
+    "rate": DirectionWords("faster", "slower", "is", "{word}"),
+    "time": DirectionWords("longer", "shorter", "has", "a {word} {name}"),
+    "cost": DirectionWords("more", "less", "needs", "{word} {name}"),
+    "errors": DirectionWords("more", "fewer", "has", "{word} errors"),
+    "other": DirectionWords("higher", "lower", "is", "{word}"),
 }
-_CAPACITY_WORDS = DirectionWords("more load", "less load", "sustains {word}", "sustains {size} {word}{than}")
+_CAPACITY_WORDS = DirectionWords("more load", "less load", "sustains", "{word}", "sustains {size} {word}{than}")
 
 _PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need", "sustains": "sustain"}
 
@@ -90,9 +91,9 @@ def direction_word(metric: str, effect: float) -> str:
 
 def predicate(metric: str, effect: float, number: int = 1) -> str:
     """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect with this sign."""
-    pattern = direction_words(metric).predicate
-    verb, _, rest = pattern.format(word=direction_word(metric, effect), name=metric_noun(metric)).partition(" ")
-    return f"{verb if number == 1 else _PLURAL_VERBS[verb]} {rest}"
+    words = direction_words(metric)
+    rest = words.predicate.format(word=direction_word(metric, effect), name=metric_noun(metric))
+    return f"{words.verb if number == 1 else _PLURAL_VERBS[words.verb]} {rest}"
 
 
 def effect_phrase(metric: str, effect: float, size: str, than: str = "", *, brief: bool = False) -> str:
@@ -239,20 +240,23 @@ def evidence_text(
     return f"look {look[0]} of {look[1]} ({counted})" if look else counted
 
 
-def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
-    """Return how many more blocks would decide a comparison, and their time if a block takes `block_s` seconds."""
+def forecast_text(verdict: Verdict, block_s: float | None = None) -> str:
+    """Return how many more blocks would decide a comparison, and their time if a block takes `block_s` seconds.
+
+    It has no full stop.
+    """
     if verdict.resolution:
         low, high = verdict.comparison.ci95 or (0.0, 0.0)
         perhaps = "It may be small: d" if low > 0 or high < 0 else "D"
-        return f"{perhaps}{resolution_text(verdict.resolution)[1:]}."
+        return f"{perhaps}{resolution_text(verdict.resolution)[1:]}"
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
-        return f"Not reachable at this noise (over 60 blocks): {remedy}."
+        return f"Not reachable at this noise (over 60 blocks): {remedy}"
     about, noun = forecast.about, block_noun(verdict.comparison.execution)
     takes = "takes" if about == 1 else "take"
     time = f"; {pluralize(about, noun)} {takes} {format_duration(about * block_s)}" if block_s else ""
-    return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}."
+    return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}"
 
 
 def resolution_text(resolution: float) -> str:
@@ -269,11 +273,14 @@ def margin_text(margin: float) -> str:
 
 
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
-    """Return why an interval that excludes 0 is nevertheless undecided (many comparisons); "" if it includes 0."""
+    """Return why an interval that excludes 0 is nevertheless undecided (many comparisons); "" if it includes 0.
+
+    It has no full stop.
+    """
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:
         return ""
-    return f"That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
+    return f"That differs if looked at alone, but not among {verdict.comparison.family_size} {among}"
 
 
 def added_blocks_text(blocks: int) -> str:

@@ -25,12 +25,12 @@ def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Ite
         own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
         if not own_records or treatment == first:
             continue
-        difference = response_difference(_response_sizes(own_records), _response_sizes(base_records))
+        name = _arm_name(study, first)
+        difference = response_difference(_response_sizes(own_records), _response_sizes(base_records), name)
         if difference:
-            observation = difference.replace(BASELINE_TEXT, _arm_name(study, first))
-            yield treatment_hit("arms_answer_differently", "invalid", treatment, observation)
+            yield treatment_hit("arms_answer_differently", "invalid", treatment, difference)
         elif _contents_differ(own_records, base_records):
-            observation = f"it sends other bytes than {_arm_name(study, first)}, of the same number"
+            observation = f"it sends other bytes than {name}, of the same number"
             yield treatment_hit("arms_answer_differently", "doubt", treatment, observation)
 
 

@@ -47,11 +47,24 @@ class ScalingPoint:
     @property
     def text(self) -> str:
         """The ratio and its interval as text, with "at least" if the offered load limited the rate."""
-        if self.interval is None:
-            return f"{self.ratio:g}"
-        digits = decimals_for_half_width((self.interval[1] - self.interval[0]) / 2)
-        low, high = (f"{bound:.{digits}f}" for bound in self.interval)
-        return ("at least " if self.is_at_least else "") + f"{self.ratio:.{digits}f} ({low} to {high})"
+        return f"{self.ratio_text} ({self.interval_text})" if self.interval else self.ratio_text
+
+    @property
+    def ratio_text(self) -> str:
+        """The ratio as text, with "at least" if the offered load limited the rate."""
+        at_least = "at least " if self.is_at_least else ""
+        return f"{at_least}{self.ratio:.{self._digits}f}" if self.interval else f"{self.ratio:g}"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval of the ratio as text; "" without one."""
+        low, high = self.interval or (0.0, 0.0)
+        return f"{low:.{self._digits}f} to {high:.{self._digits}f}" if self.interval else ""
+
+    @property
+    def _digits(self) -> int:
+        low, high = self.interval or (0.0, 0.0)
+        return decimals_for_half_width((high - low) / 2)
 
 
 class ScalingFigure(ReportFigure):
@@ -149,8 +162,7 @@ class ScalingFigure(ReportFigure):
         best = max(self.compared, key=lambda p: (p.nodes, p.ratio))
         one_series = len({p.series for p in self.compared}) == 1
         behind = f" behind {best.series}" if one_series else f", best behind {best.series},"
-        ratio, _, interval = best.text.partition(" (")
-        times = f"{ratio} times ({base.level_text(self.analysis)} interval {interval.removesuffix(')')})"
+        times = f"{best.ratio_text} times ({base.level_text(self.analysis)} interval {best.interval_text})"
         baseline = base.treatment_names(self.analysis).get(self.analysis.baseline, self.analysis.baseline)
         subject = f"{pluralize(best.nodes, 'node')}{behind}"
         return f"{subject} carry {times} what {baseline} carries{self._proportion_text(best)}."

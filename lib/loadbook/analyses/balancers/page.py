@@ -21,7 +21,7 @@ from loadbook.report.page import load_run_data
 from loadbook.report.prices import Prices, compute_prices, price_sentence, value_with_interval
 from loadbook.stats.analyse import analyse
 from loadbook.stats.headline import NO_VERDICT, neutral_caption
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import alternatives_text, comparison_texts
 from loadbook.store.tables import restrict_to
@@ -304,8 +304,7 @@ def regime_support(name: str, result: RegimeResult) -> str:
         if row.verdict and row.verdict.kind in ("better", "worse", "small"):
             phrases.append(f"{row.label} {_difference_text(row)}")
         elif row.verdict:
-            phrase = verdict_phrase(row.verdict, against=result.best_labels[0]).rstrip(".")
-            phrases.append(f"{row.label}{phrase}")
+            phrases.append(f"{row.label}{verdict_parts(row.verdict, against=result.best_labels[0]).without_stop}")
         else:
             phrases.append(row.label)
     if not phrases:

@@ -26,7 +26,7 @@ from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict, loss_at_margin
 from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
-from loadbook.stats.text import direction, forecast_sentence, margin_text
+from loadbook.stats.text import direction, forecast_text, margin_text
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided
 from loadbook.store.tables import RunData, RunTables, strata_of
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
@@ -226,7 +226,7 @@ def check_equivalence(claim: Claim, run: ClaimRun) -> ClaimFinding:
         distance = abs(math.log1p(verdict.margin) - abs(math.log1p(verdict.comparison.effect or 0.0)))
         forecast = forecast_one_sided(verdict.comparison, distance)
         sentence += f" It may be smaller than the {margin_text(verdict.margin)} that matters."
-        sentence += f" {forecast_sentence(replace(verdict, forecast=forecast))}"
+        sentence += f" {forecast_text(replace(verdict, forecast=forecast))}."
     return ClaimFinding("undecided", sentence, verdict)
 
 

@@ -199,7 +199,7 @@ def effect_table(result: FactorialAnalysis) -> Table:
         if effect.pooled is not None and kind != "invalid":
             digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
             numbers = (effect.pooled.estimate, *effect.pooled.interval)
-            change, low, high = (format_percent(v, digits).removesuffix(f"{NBSP}%") for v in numbers)
+            change, low, high = (format_percent(v, digits, unit="") for v in numbers)
             pooled = [f"{change} ({low} to {high})", format_p_value(effect.pooled.p)]
         cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
         rows.append([*cells, *pooled])

@@ -21,7 +21,7 @@ from loadbook.stats.text import (
     comparison_evidence,
     comparison_texts,
     confidence_text,
-    forecast_sentence,
+    forecast_text,
     margin_text,
     multiplicity_note,
 )
@@ -112,9 +112,9 @@ def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, Fact
         level = confidence_text(verdict.comparison.level, one_sided=True)
         return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
     if verdict.kind == "undecided":
-        claim = f"undecided: with {other}, the effect of {one} changes by {texts.interval}, {blocks}."
-        further = multiplicity_note(verdict, "effects"), forecast_sentence(verdict)
-        return f": {' '.join(filter(None, (claim, *further)))}"
+        claim = f"undecided: with {other}, the effect of {one} changes by {texts.interval}, {blocks}"
+        further = multiplicity_note(verdict, "effects"), forecast_text(verdict)
+        return f": {'. '.join(filter(None, (claim, *further)))}."
     level = confidence_text(verdict.comparison.level)
     text = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
     if verdict.kind == "small":

@@ -72,7 +72,7 @@ def curve_sentence(curve: TwoRegimeCurve | str) -> str:
         )
     ceiling = curve.ceiling_bytes_per_s
     unit = bandwidth_unit(ceiling.value)
-    low, high = (_in_unit(bound, unit).removesuffix(f"{NBSP}{unit[1]}") for bound in ceiling.interval)
+    low, high = (_number_in_unit(bound, unit) for bound in ceiling.interval)
     approach = f"it approaches {_in_unit(ceiling.value, unit)} ({low} to {high}), {evidence}"
     if curve.visible_regime == "byte":
         return f": the cost per byte rules from {size_text(sizes[0])} on; {approach}"
@@ -200,6 +200,10 @@ def tier_sentences(result: PageSizeResult) -> list[str]:
 
 
 def _in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:
+    return f"{_number_in_unit(bytes_per_s, unit)}{NBSP}{unit[1]}"
+
+
+def _number_in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:
     value = bytes_per_s / unit[0]
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    return f"{value:,.{digits}f}{NBSP}{unit[1]}"
+    return f"{value:,.{digits}f}"
