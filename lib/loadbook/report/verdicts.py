@@ -25,7 +25,7 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.stats import headline as first
-from loadbook.stats.error_text import ERROR_CLASS_NOUNS, errors_sentence, refusal_sentence
+from loadbook.stats.error_text import ERROR_CLASS_NOUNS, errors_sentence, refusal_text
 from loadbook.stats.headline import aa_result, control_result
 from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
 from loadbook.stats.phrases import row_phrase
@@ -130,8 +130,9 @@ def _error_lines(analysis: Analysis) -> list[str]:
     rows = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
     refused = bool(refusal_headline(analysis))
     return [
-        (not refused and refusal_sentence(row))
-        or f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
+        f"{refusal_text(row)}."
+        if row.errors.refusal and not refused
+        else f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
         for row in rows[:MAX_ERROR_LINES]
     ]
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Literal
 
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first, rule_title
-from loadbook.stats.error_text import refusal_sentence
+from loadbook.stats.error_text import refusal_text
 from loadbook.stats.headline import (
+    Neutral,
     aa_result,
     control_result,
     headline,
     saturation_text,
     supporting_text,
 )
-from loadbook.stats.no_comparison import excluded_headline, refusal_headline, unfinished_headline
+from loadbook.stats.no_comparison import excluded_headline, refusal_headline, unfinished_reason
 from loadbook.stats.phrases import row_phrase, verdict_phrase
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
@@ -220,7 +221,8 @@ def _no_verdict_text(analysis: Analysis) -> str:
     if refusal := refusal_headline(analysis):
         return f"No verdict: {refusal}"
     if analysis.allows_headline:
-        return unfinished_headline(analysis) or excluded_headline(analysis)
+        reason = unfinished_reason(analysis)
+        return Neutral(reason).text() if reason else excluded_headline(analysis)
     return " ".join(filter(None, (headline(analysis), supporting_text(analysis))))
 
 
@@ -232,7 +234,7 @@ def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, met
         sentence = row_phrase(row, analysis.row(row.verdict.comparison.baseline).errors)
     elif row.verdict:
         sentence = verdict_phrase(row.verdict, against=row.reference_label)
-    refusal = refusal_sentence(row) if row.errors.refusal and metric is None else ""
+    refusal = f"{refusal_text(row)}." if row.errors.refusal and metric is None else ""
     case = partial(
         CiCase, "comparison", name, sentence=refusal or name + sentence, treatment=row.treatment, metric=metric, row=row
     )

@@ -67,8 +67,11 @@ def _unconfirmed_text(errors: ErrorSummary) -> str:
 REFUSAL_STATUSES = ("401", "403", "408", "429", "503", "4xx", "5xx")
 
 
-def refusal_sentence(row: AnalysisRow) -> str:
-    """Return the sentence on a treatment with error responses: their share, statuses and reason; "" without them."""
+def refusal_text(row: AnalysisRow) -> str:
+    """Return the text on a treatment with error responses: their share, statuses and reason; "" without them.
+
+    It has no full stop.
+    """
     refusal = row.errors.refusal
     if refusal is None:
         return ""
@@ -79,4 +82,4 @@ def refusal_sentence(row: AnalysisRow) -> str:
     statuses = f" with {noun} {join_words(list(refusal.statuses))}" if refusal.statuses else ""
     verb = "refuses" if set(refusal.statuses) <= set(REFUSAL_STATUSES) else "answers"
     log = f" (its log: {refusal.log})" if refusal.log else ""
-    return f"{row.label} {verb} {share}{statuses}{log}."
+    return f"{row.label} {verb} {share}{statuses}{log}"

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
-from loadbook.stats.no_comparison import excluded_headline, no_comparison_reason, refusal_headline, unfinished_headline
+from loadbook.stats.no_comparison import (
+    excluded_headline,
+    no_comparison_reason,
+    refusal_headline,
+    refusal_texts,
+    unfinished_reason,
+)
 from loadbook.stats.phrases import Phrase, verdict_parts
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
@@ -23,7 +30,6 @@ from loadbook.stats.text import (
 )
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, aa_margin, blocks_for_half_width
 
-NO_VERDICT = "No verdict: "
 TOLD: tuple[VerdictKind, ...] = ("better", "worse", "small", "no-loss", "equivalent")
 MAX_LOSING = 2
 
@@ -81,26 +87,54 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 
-def neutral_headline(analysis: Analysis) -> str:
+@dataclass(frozen=True)
+class Neutral:
+    """Why a run has no headline of its own, without full stops.
+
+    `is_own_sentence`: the reason is said without "No verdict" before it. `is_early`: there will be a verdict.
+    """
+
+    reason: str
+    further: tuple[str, ...] = ()
+    is_own_sentence: bool = False
+    is_early: bool = False
+
+    def text(self, about: str = "", run: str = "") -> str:
+        """Return the headline; `about`: what has no verdict (" on any percentile"), `run`: of which run it is."""
+        opening = "" if self.is_own_sentence else f"No verdict{about}{' yet' if self.is_early else ''}: "
+        return f"{'. '.join([opening + self.reason, *self.further])}{run}."
+
+
+def neutral_headline(analysis: Analysis, about: str = "", run: str = "") -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
     If nothing could be compared because requests were answered with errors, or the run is not finished, it says that.
     So it does if every difference is smaller than what the run can tell. Pages, figures, lists of runs and the command
-    line show it in place of their own headline.
+    line show it in place of their own headline. `about` and `run`: see `Neutral.text`.
     """
+    neutral = neutral_parts(analysis)
+    return neutral.text(about, run) if neutral else ""
+
+
+def neutral_parts(analysis: Analysis) -> Neutral | None:
+    """Return why a run has no headline of its own; None if it has one."""
     if analysis.stopping_state.pending_reason and not analysis.is_void:
-        return "No verdict yet: this is no planned look."
-    if not analysis.is_void and (text := refusal_headline(analysis) or unfinished_headline(analysis)):
-        return text
+        return Neutral("this is no planned look", is_early=True)
+    if not analysis.is_void and (texts := refusal_texts(analysis)):
+        return Neutral(texts[0], tuple(texts[1:]), is_own_sentence=True)
+    if not analysis.is_void and (reason := unfinished_reason(analysis)):
+        return Neutral(reason)
     if check := analysis.demoting_check:
-        return _below_resolution_text(analysis) if check in analysis.wide_arms else _demoted_headline(check)
+        if check in analysis.wide_arms:
+            return Neutral(_below_resolution(analysis), tuple(_resolution_reasons(analysis)))
+        return Neutral(_demoted_reason(check))
     if not analysis.allows_headline:
-        return f"{NO_VERDICT}{saturation_text(analysis.driver_saturated_share or 0.0)}."
+        return Neutral(saturation_text(analysis.driver_saturated_share or 0.0))
     rows = analysis.of_kind("treatment")
     is_limited = any(row.verdict and row.verdict.resolution for row in rows)
     if analysis.resolution and is_limited and not any(_verdict_kind(row) in TOLD for row in rows):
-        return _below_resolution(analysis)
-    return ""
+        return Neutral(_below_resolution(analysis))
+    return None
 
 
 def neutral_caption(analysis: Analysis) -> str:
@@ -121,8 +155,8 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return sentence
     if text := refusal_headline(analysis, labels):
         return text
-    if text := unfinished_headline(analysis):
-        return text
+    if reason := unfinished_reason(analysis):
+        return Neutral(reason).text()
     if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
         return excluded_headline(analysis) or "No verdict: no treatment could be compared."
     if text := neutral_headline(analysis):
@@ -243,27 +277,26 @@ def resolution_reason(analysis: Analysis) -> str:
 
     The number is left out where every treatment is decided nevertheless.
     """
+    return " ".join(f"{text}." for text in _resolution_reasons(analysis))
+
+
+def _resolution_reasons(analysis: Analysis) -> list[str]:
     wide, margin = analysis.wide_arms[0], aa_margin(analysis.margin, analysis.metric)
-    sentence, treatments = f"{wide.label} gives {_interval_text(wide)}.", analysis.of_kind("treatment")
+    observed, treatments = f"{wide.label} gives {_interval_text(wide)}", analysis.of_kind("treatment")
     if analysis.limited and treatments and not _rows_of_kind(treatments, "undecided"):
-        return sentence
+        return [observed]
     more = blocks_for_half_width(wide, margin)
     if more is None:
-        return f"{sentence} More blocks would not help at this noise (over {MAX_FORECAST_BLOCKS}): quieten the hosts."
-    return f"{sentence} About {pluralize(more, 'more block')} would narrow it to ±{margin_text(margin)}."
-
-
-def _below_resolution_text(analysis: Analysis) -> str:
-    """Return the neutral headline, with its reason, of what needs a narrow A/A arm and has a wide one."""
-    return f"{_below_resolution(analysis)} {resolution_reason(analysis)}"
+        return [observed, f"More blocks would not help at this noise (over {MAX_FORECAST_BLOCKS}): quieten the hosts"]
+    return [observed, f"About {pluralize(more, 'more block')} would narrow it to ±{margin_text(margin)}"]
 
 
 def _below_resolution(analysis: Analysis) -> str:
-    """Return the neutral headline of a run that cannot tell differences as small as its own, with a single interval."""
+    """Return the reason of a run that cannot tell differences as small as its own, with a single interval."""
     limit = lower_first(resolution_text(analysis.resolution or 0.0))
     rows = [row for row in analysis.of_kind("treatment") if _verdict_kind(row) != "invalid"]
     single = f"{rows[0].label} gives {_interval_text(rows[0])}, but " if len(rows) == 1 else ""
-    return f"{NO_VERDICT}{single}{limit}."
+    return f"{single}{limit}"
 
 
 def _runner_up_sentence(analysis: Analysis) -> str | None:
@@ -416,14 +449,15 @@ def _not_checked_reason(row: AnalysisRow) -> str:
     return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
 
-def _demoted_headline(check: AnalysisRow) -> str:
-    """Return the neutral first line of a run in which the harness check `check` did not pass."""
+def _demoted_reason(check: AnalysisRow) -> str:
+    """Return the reason of a run in which the harness check `check` did not pass."""
     if check.check_state == "unchecked":
-        return f"{NO_VERDICT}{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared."
+        return f"{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared"
     if check.kind == "control":
-        outcome = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
-        return f"{NO_VERDICT}the known effect {outcome}."
-    return f"{NO_VERDICT}the A/A arm differs from the baseline."
+        return (
+            f"the known effect {'was not found' if check.check_state == 'failed' else 'is neither found nor excluded'}"
+        )
+    return "the A/A arm differs from the baseline"
 
 
 def _demoted_support(check: AnalysisRow) -> str:

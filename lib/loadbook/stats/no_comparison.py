@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loadbook.stats.compare import insufficient_blocks
-from loadbook.stats.error_text import refusal_sentence
+from loadbook.stats.error_text import refusal_text
 from loadbook.stats.results import Analysis, AnalysisRow
 
 MAX_REFUSALS = 2
@@ -17,22 +17,27 @@ def is_compared(analysis: Analysis) -> bool:
     return any(row.verdict and row.verdict.kind != "invalid" for row in analysis.of_kind("treatment"))
 
 
-def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
-    """Return the first line of a run without comparison whose arms answer with errors: which, how often, and why."""
+def refusal_texts(analysis: Analysis, labels: Mapping[str, str] | None = None) -> list[str]:
+    """Return which arms of a run without comparison answer with errors, how often, and why; without full stops."""
     if is_compared(analysis):
-        return ""
+        return []
     rows = [
         replace(row, label=(labels or {}).get(row.treatment, row.label))
         for row in analysis.of_kind("treatment", "baseline")
         if row.errors.refusal
     ]
-    more = f" So {'does' if len(rows) == MAX_REFUSALS + 1 else 'do'} {len(rows) - MAX_REFUSALS} more."
-    return " ".join(map(refusal_sentence, rows[:MAX_REFUSALS])) + (more if len(rows) > MAX_REFUSALS else "")
+    more = f"So {'does' if len(rows) == MAX_REFUSALS + 1 else 'do'} {len(rows) - MAX_REFUSALS} more"
+    return [*map(refusal_text, rows[:MAX_REFUSALS]), *([more] if len(rows) > MAX_REFUSALS else [])]
 
 
-def unfinished_headline(analysis: Analysis) -> str:
-    """Return the first line of a run without comparison that is not finished; "" for other runs."""
-    return f"No verdict: {analysis.unfinished}." if analysis.unfinished and not is_compared(analysis) else ""
+def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+    """Return the first line of a run without comparison whose arms answer with errors: which, how often, and why."""
+    return " ".join(f"{text}." for text in refusal_texts(analysis, labels))
+
+
+def unfinished_reason(analysis: Analysis) -> str:
+    """Return why a run without comparison is not finished; "" for other runs."""
+    return "" if is_compared(analysis) else analysis.unfinished or ""
 
 
 def excluded_headline(analysis: Analysis) -> str:

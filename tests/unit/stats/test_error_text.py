@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadbook.stats.error_text import refusal_sentence
+from loadbook.stats.error_text import refusal_text
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Refusal
 
 LIMIT = 'limiting connections by zone "addr"'
@@ -16,13 +16,13 @@ def row(refusal: Refusal | None) -> AnalysisRow:
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [
-        (Refusal(0.82, ("503",), LIMIT), f"tuned refuses 82 % of its requests with status 503 (its log: {LIMIT})."),
-        (Refusal(0.82, (), LIMIT), f"tuned refuses 82 % of its requests (its log: {LIMIT})."),
-        (Refusal(0.5, ("503", "429")), "tuned refuses 50 % of its requests with statuses 503 and 429."),
-        (Refusal(1.0, ("404",)), "tuned answers 100 % of its requests with status 404."),
-        (Refusal(None, ("503",)), "tuned refuses its requests with status 503."),
+        (Refusal(0.82, ("503",), LIMIT), f"tuned refuses 82 % of its requests with status 503 (its log: {LIMIT})"),
+        (Refusal(0.82, (), LIMIT), f"tuned refuses 82 % of its requests (its log: {LIMIT})"),
+        (Refusal(0.5, ("503", "429")), "tuned refuses 50 % of its requests with statuses 503 and 429"),
+        (Refusal(1.0, ("404",)), "tuned answers 100 % of its requests with status 404"),
+        (Refusal(None, ("503",)), "tuned refuses its requests with status 503"),
         (None, ""),
     ],
 )
 def test_error_responses_are_told_with_their_share_status_and_reason_as_far_as_known(refusal, sentence):
-    assert refusal_sentence(row(refusal)).replace("\u00a0", " ") == sentence
+    assert refusal_text(row(refusal)).replace("\u00a0", " ") == sentence

@@ -20,7 +20,7 @@ from loadbook.report.nodes import DASH, Column, Picture, Table, VerdictCell
 from loadbook.report.page import load_run_data
 from loadbook.report.prices import Prices, compute_prices, price_sentence, value_with_interval
 from loadbook.stats.analyse import analyse
-from loadbook.stats.headline import NO_VERDICT, neutral_caption
+from loadbook.stats.headline import neutral_parts, void_reason
 from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import alternatives_text, comparison_texts
@@ -183,7 +183,7 @@ def balancers_page(
 class RegimeResult:
     """One regime (condition): kinds of connections compared with the fastest one, and the fastest with no backend.
 
-    `void_reason` is the sentence that there is no verdict because the A/A arm differs; None if the A/A arm passed.
+    `void_reason` is why there is no verdict: the A/A arm differs; None if the A/A arm passed.
     """
 
     modes: Analysis
@@ -227,7 +227,9 @@ class BackendsPage(EffectsPage):
             if leader
         ]
         without = tuple(row for one in against for row in one.of_kind("treatment"))
-        return RegimeResult(modes, without, neutral_caption(page.analysis) if page.analysis.is_void else None)
+        neutral = neutral_parts(page.analysis) if page.analysis.is_void else None
+        reason = f"{neutral.reason}. {void_reason(page.analysis)}" if neutral else None
+        return RegimeResult(modes, without, reason)
 
     def _analyse_subset(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
         return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)
@@ -296,8 +298,7 @@ def regime_support(name: str, result: RegimeResult) -> str:
     Without a fastest kind it is the reason if the A/A arm differs, else empty.
     """
     if not result.best_labels:
-        reason = (result.void_reason or "").removeprefix(NO_VERDICT)
-        return f"{capitalise_first(name)}: {reason}" if reason else ""
+        return f"{capitalise_first(name)}: {result.void_reason}" if result.void_reason else ""
     slower = [row for row in result.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
     phrases = [f"next is {slower[-1].label}, {_difference_text(slower[-1])}"] if slower else []
     for row in result.no_backend_rows:

@@ -206,8 +206,8 @@ class RunComparison:
     def neutral_headline(self) -> str:
         """The headline if the harness checks of one of the runs rule out verdicts, "" otherwise."""
         for which, analysis in (("newer", self.newer), ("older", self.older)):
-            if text := neutral_headline(analysis):
-                return f"{text.removesuffix('.')} ({which} run)."
+            if text := neutral_headline(analysis, run=f" ({which} run)"):
+                return text
         return ""
 
 

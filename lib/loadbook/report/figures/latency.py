@@ -114,8 +114,8 @@ class LatencyFigure(base.ReportFigure):
         """Sentences on the treatments that change latency, with the percentiles and the largest change."""
         if not self.percentiles:
             return "This tool prints no percentiles."
-        if text := neutral_headline(self.analysis):
-            return text.replace("No verdict", "No verdict on any percentile", 1)
+        if text := neutral_headline(self.analysis, about=" on any percentile"):
+            return text
         changes: dict[str, list[tuple[str, AnalysisRow]]] = {}  # treatment -> (percentile, its row)
         for percentile, (_, own) in self.percentiles.items():
             for row in own.of_kind("treatment"):
