@@ -158,7 +158,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     if reason := unfinished_reason(analysis):
         return Neutral(reason).text()
     if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
-        return excluded_headline(analysis) or "No verdict: no treatment could be compared."
+        return excluded_headline(analysis) or f"No verdict: no {analysis.noun} could be compared."
     if text := neutral_headline(analysis):
         return text
     if len(rows) == 1:
@@ -175,7 +175,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     best = next((row for row in changed_rows if row.treatment == analysis.best), None)
     if best is not None:
         variants = _phrase_variants(best)
-        longest = _row_parts(best).brief_with("ahead of every other treatment")
+        longest = _row_parts(best).brief_with(f"ahead of every other {analysis.noun}")
         return _first_fitting(_row_label(best, labels), longest, *variants)
     return _counts_headline(analysis)
 
@@ -197,7 +197,7 @@ def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to be better or worse."""
     rows = analysis.of_kind("treatment")
     counts = _open_counts(rows)
-    return open_claim_sentence(_no_change_claim(analysis, "no treatment"), *counts, of=len(rows))
+    return open_claim_sentence(_no_change_claim(analysis, f"no {analysis.noun}"), *counts, of=len(rows))
 
 
 def open_claim_sentence(claim: str, undecided: int, not_compared: int, of: int) -> str:
@@ -208,11 +208,11 @@ def open_claim_sentence(claim: str, undecided: int, not_compared: int, of: int) 
     return f"{text[0].upper()}{text[1:]}."
 
 
-def no_change_clause(analysis: Analysis, which: str = "no other treatment") -> str:
+def no_change_clause(analysis: Analysis) -> str:
     """Return the clause on the treatments that are neither better nor worse: no change is shown, how many undecided."""
     rows = analysis.of_kind("treatment")
     counts = _open_counts(rows)
-    return _open_claim(_no_change_claim(analysis, which), *counts)
+    return _open_claim(_no_change_claim(analysis, f"no other {analysis.noun}"), *counts)
 
 
 def _open_counts(rows: Sequence[AnalysisRow]) -> tuple[int, int]:
@@ -260,7 +260,9 @@ def supporting_text(analysis: Analysis) -> str:
     quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
     rest = None
     if quiet and (better or worse):
-        rest = open_claim_sentence(_no_change_claim(analysis, "no other treatment"), *_open_counts(rows), of=len(rows))
+        rest = open_claim_sentence(
+            _no_change_claim(analysis, f"no other {analysis.noun}"), *_open_counts(rows), of=len(rows)
+        )
     chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 
@@ -328,7 +330,7 @@ def _counts_headline(analysis: Analysis) -> str:
     for kind in ("better", "worse"):
         if group := _rows_of_kind(rows, kind):
             verb = predicate(analysis.metric, _row_effect(group[0]), len(group))
-            text = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}"
+            text = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} {analysis.noun}s {verb}"
             parts.append(text if parts else text + _adjacent_suffix(analysis, "than"))
     return f"{', '.join(parts)}."
 
@@ -400,7 +402,7 @@ def _first_fitting(label: str, *variants: str) -> str:
 def _best_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str | None:
     names = [_row_label(analysis.row(t), labels) for t in analysis.tied_with_best]
     best = _row_label(analysis.row(analysis.best), labels) if analysis.best else None
-    return best_sentence(names, best, analysis.ties_beat_rest)
+    return best_sentence(names, best, analysis.ties_beat_rest, analysis.noun)
 
 
 def _rows_of_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:

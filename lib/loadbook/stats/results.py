@@ -218,7 +218,7 @@ class Analysis:
     trials in which a driver was at its limit; None if unknown. `limited`: the verdicts are limited to the resolution.
     `unfinished` says how far a run is that is not finished, and which command goes on; "" for other runs.
     `exclusions` are those of the trials of all arms; None if all count. `block_s` is the typical time from the start of
-    a block to that of the next, in seconds; None if the times of trials are not known.
+    a block to that of the next, in seconds; None if the times of trials are not known. `noun`: what a row is called.
     """
 
     baseline: str
@@ -239,6 +239,7 @@ class Analysis:
     unfinished: str = ""
     exclusions: Exclusions | None = None
     block_s: float | None = None
+    noun: str = "treatment"
 
     @property
     def demoting_check(self) -> AnalysisRow | None:

@@ -205,10 +205,10 @@ def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
 MAX_TIED_NAMES = 4  # in a sentence on treatments that do not differ detectably
 
 
-def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
+def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False, noun: str = "treatment") -> str | None:
     """Return the sentence on the best treatment or, leader first, on the labels that may be best; None if neither."""
     if best is not None:
-        return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
+        return f"{best} is ahead of every other {noun}; its own gain is likely a little overstated."
     if len(labels) < 2:
         return None
     if len(labels) > MAX_TIED_NAMES:

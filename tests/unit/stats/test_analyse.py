@@ -385,7 +385,7 @@ def test_headline_without_a_change_counts_undecided_treatments_and_those_that_we
     assert [row.verdict.kind for row in found.of_kind("treatment")] == ["equivalent", "undecided", "invalid"]
     no_change = "o treatment is shown to change the rate by 2\u00a0% or more"
     assert headline(found) == f"N{no_change}, 1 undecided, 1 not compared."
-    assert no_change_clause(found, "no treatment") == f"n{no_change}, 1 undecided, 1 not compared"
+    assert no_change_clause(found) == f"no other{no_change[1:]}, 1 undecided, 1 not compared"
 
 
 def test_headline_says_when_all_treatments_are_undecided() -> None:

@@ -266,7 +266,7 @@ def analyse_factorial(data: RunTables, metric: str | None = None, level: float =
     return FactorialAnalysis(
         design=design,
         factor_labels={n: FactorLabels(switch_label(study, n), *level_labels(study, n)) for n in design.names},
-        analysis=replace(base, rows=main_rows, best=None, tied_with_best=(), ties_beat_rest=False),
+        analysis=replace(base, rows=main_rows, best=None, tied_with_best=(), ties_beat_rest=False, noun="factor"),
         main_effects=main_effects,
         interactions=interactions,
         interaction_plots=tuple(

@@ -46,7 +46,7 @@ def factorial_headline(result: FactorialAnalysis) -> str:
             one, other = (result.factor_labels[name].label for name in pair.names)
             text = f"{one} and {other} act together: what one does depends on the other."
             return mark_exploratory(text, result.analysis.stopping_state)
-    return first_line(result.analysis).replace("treatment", "factor")
+    return first_line(result.analysis)
 
 
 def supporting_text(result: FactorialAnalysis) -> str:

@@ -51,11 +51,13 @@ class TrialSpan:
 class Track:
     """One resource: samples (columns trial, t_s, value) in the unit of the panel, and its capacity.
 
-    `noun` names the resource in a sentence, `suffix` follows a number; `mean` has samples of the mean over cores, if
-    there are several. `by_trial`: trials that share a window have different samples (rates), so a line each.
+    `name` and `unit` are its heading, `noun` names it in a sentence, `suffix` follows a number. `mean` has samples of
+    the mean over cores, if there are several. `by_trial`: trials that share a window have different samples (rates), so
+    a line each.
     """
 
-    title: str
+    name: str
+    unit: str
     noun: str
     is_driver: bool
     samples: pd.DataFrame
@@ -63,6 +65,11 @@ class Track:
     suffix: str = ""
     mean: pd.DataFrame | None = None
     by_trial: bool = False
+
+    @property
+    def title(self) -> str:
+        """The heading of its panel: name and unit."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
 
     @property
     def limit(self) -> float | None:
@@ -126,7 +133,7 @@ class Timeline:
             return f"at most {f'{highest:,.0f}' if highest >= 100 else f'{highest:.3g}'}{track.suffix}"
         if share:
             return f"at or above {track.limit:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
-        if track.title.endswith("%"):
+        if track.unit == "%":
             return f"never at {track.limit:,.0f} (at most {highest:,.0f})"
         capacity = track.capacity or 1
         capacity_text = f"{capacity:,.0f}" if capacity >= 1000 else f"{capacity:.4g}"
@@ -135,7 +142,8 @@ class Timeline:
     @property
     def numbers_text(self) -> str:
         """The texts beside all panels' titles, for the alternative text."""
-        return "; ".join(f"{t.title.removesuffix(', %')}: {self.number_text(t)}" for t in self.tracks)
+        headings = [(track.name if track.unit == "%" else track.title, track) for track in self.tracks]
+        return "; ".join(f"{heading}: {self.number_text(track)}" for heading, track in headings)
 
 
 def start_of(window: Sequence[TrialSpan]) -> float:
@@ -199,7 +207,7 @@ def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, flo
     tracks: list[Track | None] = [_cpu_track(samples, alias, names[alias], hosts[alias]) for alias in order]
     tracks += [_network_track(samples, alias, names[alias], links.get(alias)) for alias in servers]
     tracks += [_memory_track(samples, alias, names[alias]) for alias in servers]
-    sockets = ("sockets_tcp_tw", "sockets in TIME-WAIT", "sockets")
+    sockets = ("sockets_tcp_tw", "sockets in TIME-WAIT", "", "sockets")
     tracks += [_server_track(samples, alias, names[alias], *sockets) for alias in servers]
     return [track for track in tracks if track is not None][:MOST_TRACKS]
 
@@ -228,9 +236,8 @@ def rate_track(
     drawn = pd.DataFrame(rows, columns=["trial", "t_s", "value"])
     unit = axis_unit(get_metric("ok_per_s"), float(drawn["value"].max()))
     counted = "responses" if by_second else "ok responses"
-    title = ", ".join(filter(None, [f"{counted} per second", unit.name]))
     drawn["value"] /= unit.divisor
-    return Track(title, "the answered rate", False, drawn, by_trial=True)
+    return Track(f"{counted} per second", unit.name, "the answered rate", False, drawn, by_trial=True)
 
 
 def slice_rates(samples: pd.DataFrame, rates: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
@@ -272,11 +279,12 @@ def _cpu_track(samples: pd.DataFrame, alias: str, name: str, host: RecordedHost)
     core = "busiest core" if number > 1 else "core"
     mean = by_time.mean().reset_index() if number > 1 else None
     is_driver = "driver" in host.roles
-    return Track(f"{name}: {core}, %", f"the {name}’s {core}", is_driver, by_time.max().reset_index(), 100.0, "", mean)
+    busiest = by_time.max().reset_index()
+    return Track(f"{name}: {core}", "%", f"the {name}’s {core}", is_driver, busiest, 100.0, mean=mean)
 
 
 def _server_track(
-    samples: pd.DataFrame, alias: str, name: str, metric: str, title: str, noun: str,
+    samples: pd.DataFrame, alias: str, name: str, metric: str, title: str, unit: str, noun: str,
     factor: float = 1.0, capacity: float | None = None, suffix: str = "",
 ) -> Track | None:  # fmt: skip
     """Return the track of a host metric summed over devices or processes, times `factor`; None if not recorded."""
@@ -284,12 +292,12 @@ def _server_track(
     if own.empty:
         return None
     summed = own.assign(value=own["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
-    return Track(f"{name}: {title}", f"the {name}’s {noun}", False, summed, capacity, suffix)
+    return Track(f"{name}: {title}", unit, f"the {name}’s {noun}", False, summed, capacity, suffix)
 
 
 def _network_track(samples: pd.DataFrame, alias: str, name: str, link: float | None) -> Track | None:
     capacity, suffix = (link * 8e-6, "") if link else (None, "; link rate not known")
-    return _server_track(samples, alias, name, "net_tx", "network out, Mbit/s", "network", 8e-6, capacity, suffix)
+    return _server_track(samples, alias, name, "net_tx", "network out", "Mbit/s", "network", 8e-6, capacity, suffix)
 
 
 def _memory_track(samples: pd.DataFrame, alias: str, name: str) -> Track | None:
@@ -297,7 +305,7 @@ def _memory_track(samples: pd.DataFrame, alias: str, name: str) -> Track | None:
     installed = float(total.max()) if len(total) else 0.0
     divisor, unit = (1024**3, "GiB") if installed >= LARGE_B else (1024**2, "MiB")
     capacity = installed / divisor if installed else None
-    return _server_track(samples, alias, name, "memory_used", f"memory in use, {unit}", "memory", 1 / divisor, capacity)
+    return _server_track(samples, alias, name, "memory_used", "memory in use", unit, "memory", 1 / divisor, capacity)
 
 
 def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
@@ -306,7 +314,7 @@ def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] 
     busiest = cores.groupby("item")["value"].mean().sort_values(ascending=False)
     for item in sorted(busiest.index[:MOST_CORES], key=lambda text: (len(text), text)):
         core = f"core {item.removeprefix('cpu')}"
-        yield Track(f"{name}: {core}, %", core, False, _in_percent(cores[cores["item"] == item]), 100.0)
+        yield Track(f"{name}: {core}", "%", core, False, _in_percent(cores[cores["item"] == item]), 100.0)
 
 
 def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
@@ -325,8 +333,8 @@ def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Trac
     for _, label, rank, series in sorted(processes, key=lambda one: -one[0])[:MOST_PROCESSES]:
         process = f"{label}’s process {rank}" if labels.count(label) > 1 else f"process of {label}"
         capacity = 100.0 if float(series["value"].max()) <= 105 else None  # several threads can use more than one CPU
-        title = f"{name}: {process}, %" + ("" if capacity else " of one CPU")
-        yield Track(title, process, False, series, capacity, f"{NBSP}% of one CPU")
+        unit = "%" if capacity else "% of one CPU"
+        yield Track(f"{name}: {process}", unit, process, False, series, capacity, f"{NBSP}% of one CPU")
 
 
 def _in_percent(samples: pd.DataFrame) -> pd.DataFrame:
