@@ -234,15 +234,16 @@ class NoiseFigure(ReportFigure):
         )
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the numbers of all four panels."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the numbers of all four panels."""
         noise = self.noise
         low, high = (format_percent(bound, 1, signed=False) for bound in noise.cv_interval)
-        return (
-            f"{self.caption} {pluralize(noise.trials, 'trial')} of one configuration scatter by "
+        numbers = (
+            f"{pluralize(noise.trials, 'trial')} of one configuration scatter by "
             f"{format_percent(noise.cv, 1, signed=False)} (95 % interval {low} to {high}); {self._drift_text}; "
             f"correlation of neighbours {self._lag1_text}; {self._groups_text}."
         )
+        return "", numbers
 
 
 def _draw_dots(panel: Axes, xs: np.ndarray, ys: np.ndarray) -> None:

@@ -109,10 +109,10 @@ class PeersFigure(ReportFigure):
         )
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the numbers of every panel."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the numbers of every panel."""
         rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
-        return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
+        return "Resources of one trial beside the others of its treatment.", f"{rows}."
 
 
 def _row_text(row: Any) -> str:

@@ -345,8 +345,8 @@ def to_markdown(node: Content) -> str:
             return "  \n"
         case Picture():
             figure = node.figure
-            numbers = figure.alt_text.removeprefix(figure.caption).strip()
-            return "**{}** {}\n\n{}".format(*map(_escape_markdown, (figure.caption, figure.help, numbers)))
+            about = " ".join(filter(None, figure.description))
+            return "**{}** {}\n\n{}".format(*map(_escape_markdown, (figure.caption, figure.help, about)))
         case Element():
             return str(_join(to_markdown, node.children))
         case _:

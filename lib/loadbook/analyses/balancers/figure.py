@@ -186,10 +186,10 @@ class ScalingFigure(ReportFigure):
         return "; ".join(parts) + "; colours are the verdicts of the figure above."
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every point in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every point in words."""
         points = [f"{p.series}, {pluralize(p.nodes, 'node')}: {p.text} times" for p in self.compared]
-        return f"Rate over the number of nodes. {self.caption} {'; '.join(points)}."
+        return "Rate over the number of nodes.", f"{'; '.join(points)}."
 
 
 def _log(ratio: float) -> float:
@@ -300,7 +300,7 @@ class ConnectionsFigure(ReportFigure):
         return text + " load." + (" ✕: not counted." if not self.per_request["valid"].all() else "")
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every treatment's connections per request in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every treatment's connections per request in words."""
         rows = [f"{self.names[t]}: {compute.per_request_text(value)}" for t, value in self.medians.items()]
-        return f"Connections to the application for each request. {self.caption} {'; '.join(rows)}."
+        return "Connections to the application for each request.", f"{'; '.join(rows)}."

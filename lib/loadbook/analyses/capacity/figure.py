@@ -108,6 +108,6 @@ class ThroughputLatencyFigure(base.ReportFigure):
         )
 
     @property
-    def alt_text(self) -> str:
-        """The caption and the number of probes."""
-        return f"{self.caption} {len(self.probes)} probes."
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the number of probes."""
+        return "", f"{len(self.probes)} probes."

@@ -86,6 +86,6 @@ class StartsFigure(base.ReportFigure):
         )
 
     @property
-    def alt_text(self) -> str:
-        """The caption."""
-        return self.caption
+    def description(self) -> tuple[str, str]:
+        """Nothing beside the caption."""
+        return "", ""

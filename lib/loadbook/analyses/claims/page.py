@@ -141,13 +141,13 @@ class ClaimsFigure(ReportFigure):
         return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then each claim's change in the article and in this run."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: each claim's change in the article and in this run."""
         rows = []
         for line in self.lines:
             ratio = f"{format_percent(line.effect)} ({line.numbers})" if line.effect is not None else line.numbers
             rows.append(f"{line.title}: {ratio} in the article, {f'{line.outcome} {line.result}'.strip()}")
-        return f"Published claims against this run. {self.caption} {'; '.join(rows)}."
+        return "Published claims against this run.", f"{'; '.join(rows)}."
 
 
 def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float) -> None:

@@ -118,13 +118,13 @@ class RunComparisonFigure(RowsFigure):
         return "; ".join(parts) + "."
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every row in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every row in words."""
         rows = [
             f"{drawable(row.row.label, row.row.treatment)}{compute.effect_change_phrase(row, self.result.margin)}"
             for row in self.result.rows
         ]
-        return " ".join([f"Effect of each treatment on {self.metric_label} in two runs.", self.caption, *rows])
+        return f"Effect of each treatment on {self.metric_label} in two runs.", " ".join(rows)
 
 
 def _change_text(pair: EffectPair) -> str:

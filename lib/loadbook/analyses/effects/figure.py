@@ -282,8 +282,8 @@ class EffectsFigure(RowsFigure):
         return f"{text[0].upper()}{text[1:]}."
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every row's numbers in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every row's numbers in words."""
         analysis = self.analysis
         baselines = {row.verdict.comparison.baseline for row in analysis.rows if row.verdict}
         # conditions that are analysed separately have a baseline each
@@ -295,7 +295,7 @@ class EffectsFigure(RowsFigure):
             f"{' blocks' if r.is_compared else ''}"
             for r in self.rows
         ]
-        return " ".join([head, self.caption, "; ".join(rows) + "."])
+        return head, "; ".join(rows) + "."
 
 
 class NonInferiorityFigure(EffectsFigure):
@@ -377,15 +377,15 @@ class NonInferiorityFigure(EffectsFigure):
         return f"{text[0].upper()}{text[1:]}"
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every row's bound in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every row's bound in words."""
         head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
         rows = [
             f"{self.names[row.treatment]}{verdict_phrase(row.verdict, against=row.reference_label)}"
             for row in self.analysis.of_kind("treatment")
             if row.verdict
         ]
-        return " ".join([head, self.caption, *rows])
+        return head, " ".join(rows)
 
 
 def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> axes.RatioScale:

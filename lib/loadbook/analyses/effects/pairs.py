@@ -167,8 +167,8 @@ class PairedBlocksFigure(ReportFigure):
         return text
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the change of every block."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the change of every block."""
         changes = ", ".join(log_ratio_text(v) for v in self.changes)
-        estimate = f" Estimate {self._change_text}." if self._change_text else ""
-        return f"{self.caption}{estimate} Change by block: {changes or 'none'}."
+        estimate = f"Estimate {self._change_text}. " if self._change_text else ""
+        return "", f"{estimate}Change by block: {changes or 'none'}."

@@ -189,10 +189,10 @@ class FactorialFigure(base.ReportFigure):
         return text
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then one sentence per effect."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: one sentence per effect."""
         effects = " ".join(factorial_effect_sentence(e, self.result.factor_labels) for e in self.result.effects)
-        return f"Effects of {len(self.result.design.names)} factors and their pairs. {self.caption} {effects}"
+        return f"Effects of {len(self.result.design.names)} factors and their pairs.", f"{effects}"
 
 
 def _names_height(name: str, aliases: str) -> float:

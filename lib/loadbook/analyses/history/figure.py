@@ -333,13 +333,13 @@ class HistoryFigure(base.ReportFigure):
         return f"{'; '.join(parts)}. {compute.method_sentence(history)}{note}"
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the level and the changes of every treatment."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the level and the changes of every treatment."""
         series = [f"{one.label} {compute.series_sentence(one)}" for one in self.history.series]
         days = [compute.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
         head = f"Effects of {pluralize(len(self.dates.places), 'run')} by date."
-        return " ".join([head, self.caption, *series, *changes])
+        return head, " ".join([*series, *changes])
 
 
 def _write_title(sheet: base.Sheet, series: EffectSeries, y: float) -> None:

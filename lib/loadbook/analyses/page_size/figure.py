@@ -323,11 +323,11 @@ class PageSizeFigure(base.ReportFigure):
         return text
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every curve's numbers in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every curve's numbers in words."""
         trials = pluralize(int(self.usable.sum()), "trial")
         head = f"Page size against {'bytes' if self.by_bytes else 'responses'} per second, {trials}."
-        return " ".join([head, self.caption, *words.curve_sentences(self.result)])
+        return head, " ".join(words.curve_sentences(self.result))
 
 
 def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:

@@ -92,8 +92,14 @@ class ReportFigure(ABC):
 
     @property
     @abstractmethod
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the subject, and the numbers."""
+
+    @property
     def alt_text(self) -> str:
         """The caption and the numbers of the figure, for readers who cannot see the picture."""
+        subject, numbers = self.description
+        return " ".join(filter(None, (subject, self.caption, numbers)))
 
 
 class Sheet:

@@ -133,14 +133,14 @@ class ErrorsFigure(base.ReportFigure):
         return text + (" ✕: not counted." if not self.errors["valid"].all() else "")
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then each treatment's errors in words."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: each treatment's errors in words."""
         rows = []
         for row in self.rows:
             classes = f" ({', '.join(_class_counts(row.errors))})" if _class_counts(row.errors) else ""
             trials = f"{row.errors.trials_with_errors} of {row.errors.trials} trials with errors"
             rows.append(f"{self.names[row.treatment]}: {trials}{classes}")
-        return f"Errors per trial. {self.caption} {'. '.join(rows)}."
+        return "Errors per trial.", f"{'. '.join(rows)}."
 
 
 def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:

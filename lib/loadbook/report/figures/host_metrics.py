@@ -85,9 +85,9 @@ class _TimelineFigure(base.ReportFigure):
             draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, width, slices)
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the numbers of every panel."""
-        return f"{self.subject}. {self.caption} {self.timeline.numbers_text}."
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the numbers of every panel."""
+        return f"{self.subject}.", f"{self.timeline.numbers_text}."
 
 
 class HostMetricsFigure(_TimelineFigure):

@@ -156,15 +156,15 @@ class LatencyFigure(base.ReportFigure):
         return " ".join(parts[:-1] if self.analysis.is_void else parts)
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the median of each treatment at each percentile."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the median of each treatment at each percentile."""
         lines = []
         for percentile, (values, own) in self.percentiles.items():
             medians = values[values["valid"]].groupby("treatment")["value"].median()
             names = base.treatment_names(own)
             texts = [f"{names.get(str(t), str(t))} {format_duration(float(v))}" for t, v in medians.items() if v > 0]
             lines.append(f"{percentile}: " + ", ".join(texts))
-        return f"Latency percentiles per trial. {self.caption} Medians: {'; '.join(lines)}."
+        return "Latency percentiles per trial.", f"Medians: {'; '.join(lines)}."
 
 
 def _changes_phrase(changes: list[tuple[str, AnalysisRow]], percentiles: Sequence[str]) -> str:
@@ -286,8 +286,8 @@ class LatencyDistributionFigure(base.ReportFigure):
         return " ".join(filter(None, parts))
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then percentiles read from the lines."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: percentiles read from the lines."""
         texts = []
         for name, (shares, times) in self.profiles.items():
             known = dict(zip(shares, times, strict=True))
@@ -295,7 +295,7 @@ class LatencyDistributionFigure(base.ReportFigure):
                 known = {share: _time_at(curve, share) for share in ALT_SHARES if share >= min(shares)}
             values = [f"p{100 - 100 * share:g} {format_duration(t)}" for share, t in known.items()]
             texts.append(f"{self.names[name]}: {', '.join(values)}")
-        return f"Latency by percentile. {self.caption} {'; '.join(texts)}."
+        return "Latency by percentile.", f"{'; '.join(texts)}."
 
 
 def _stretched(share_slower: float) -> float:

@@ -255,14 +255,15 @@ class OrderFigure(base.ReportFigure):
         return text
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then the numbers of trials, blocks and excluded trials."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: the numbers of trials, blocks and excluded trials."""
         label = base.metric_label(self.metric, self.analysis.statistic)
-        return (
+        counts = (
             f"{label} of {len(self.values)} trials in order of execution, "
             f"{pluralize(self.values['block'].nunique(), 'block')}, {len(self.excluded)} not counted, "
-            f"{len(self.outliers)} ringed as far from the others of its treatment. {self.caption}"
+            f"{len(self.outliers)} ringed as far from the others of its treatment."
         )
+        return counts, ""
 
 
 def _marker_pt(style: palette.VerdictStyle) -> float:

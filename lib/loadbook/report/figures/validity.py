@@ -178,11 +178,11 @@ class ValidityFigure(base.ReportFigure):
         return text + (" What is hatched could not be checked." if any(r.unchecked for r in self.results) else "")
 
     @property
-    def alt_text(self) -> str:
-        """The caption, then every rule that has a hit or could not be checked."""
+    def description(self) -> tuple[str, str]:
+        """The subject, and in words: every rule that has a hit or could not be checked."""
         results = [f"{r.title}: {r.text.replace('✕ ', '').replace('! ', '')}" for r in self.results if r.level]
         clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
-        return f"Validity rules by trial. {self.caption} {'; '.join([*results, f'{clean} clean.'])}"
+        return "Validity rules by trial.", f"{'; '.join([*results, f'{clean} clean.'])}"
 
 
 def _title_of(name: str) -> str:
