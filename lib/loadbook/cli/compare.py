@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadbook.cli.terminal import echo, json_option, print_json, print_table
+from loadbook.core.csv_file import read_csv_rows
 from loadbook.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     """
     import pandas as pd
 
-    lines = _csv_rows(path)
+    if not (lines := read_csv_rows(path)):
+        raise DataError(f"{path} is empty", "a header and one row per trial are needed")
     header, rows = lines[0][1], lines[1:]
     columns = [_column_index(path, header, name) for name in (treatment, block, value)]
     if not rows:
@@ -158,23 +159,6 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     if len(names) == 1:
         raise DataError(f"{path} holds only {baseline!r}: there is nothing to compare it with")
     return frame.drop(columns="line")
-
-
-def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the file's rows with their line numbers, blank lines left out."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.reader(handle, strict=True)
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from error
-    if not rows:
-        raise DataError(f"{path} is empty", "a header and one row per trial are needed")
-    return rows
 
 
 def _column_index(path: Path, header: list[str], name: str) -> int:

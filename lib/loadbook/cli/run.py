@@ -17,7 +17,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
-from loadbook.core.units import format_bytes, format_duration, pluralize
+from loadbook.core.units import first_names, format_bytes, format_duration, pluralize
 from loadbook.execution.studies import load_study, plan_study, service_folders, services_of
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
@@ -69,7 +69,7 @@ def plan(
     of_mode = plan.mode.plan_notes(plan, services_of(layout, plan.study, plan.treatments))
     notes = [*(f"{label:12}{text}" for label, text in of_mode), *notes]
     warnings = [
-        f"warning     {text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
+        f"warning     {text} (treatment {first_names(names, 1)})"
         for text, names in ineffective_settings(plan.study, service_folders(layout)).items()
     ]
     for line in [*_plan_lines(plan), *power_lines(forecast), *notes, *warnings]:

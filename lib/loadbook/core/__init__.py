@@ -1,9 +1,10 @@
-"""Basics that all other packages use: errors, units, metrics, validity rules, TOML files.
+"""Basics that all other packages use: errors, units, metrics, validity rules, TOML and CSV files.
 
 - `clock`: the time, and waiting; tests turn it
 - `text`: removes control characters from texts; finds names similar to a mistyped one
 - `units`: converts texts to numbers in base units, and numbers and durations to texts
 - `errors`: exceptions with exit codes and hints
+- `csv_file`: reads CSV files that people made, with line numbers
 - `go_programs`: options, durations and error messages of programs written in Go
 - `metrics`: names, units and better directions of metrics
 - `toml`: reads TOML files, also with former names of keys

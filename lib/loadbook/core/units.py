@@ -61,6 +61,21 @@ def shorten_list(names: Sequence[str], most: int) -> list[str]:
     return list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
 
 
+def and_more(count: int, shown: int) -> str:
+    """Return "and 4 more" for the items that a list of `shown` out of `count` leaves out; "" if it leaves out none."""
+    return f"and {count - shown} more" if count > shown else ""
+
+
+def first_lines(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first `most` lines, and "and 4 more" if there are others."""
+    return [*lines[:most], *filter(None, [and_more(len(lines), most)])]
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, and how many more there are: "a, b and 4 more"."""
+    return " ".join(filter(None, [", ".join(names[:most]), and_more(len(names), most)]))
+
+
 def format_fixed(value: float, decimals: int) -> str:
     """Return a number with this many decimals; from a million on with three digits and a power of ten."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"

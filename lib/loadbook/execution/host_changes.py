@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadbook.core.errors import HostError, LoadbookError, UsageError
+from loadbook.core.units import first_names
 from loadbook.execution.deployment import Deployment
 from loadbook.execution.load import remove_job_folder
 from loadbook.execution.placement import DELAY_ROLE
@@ -42,9 +43,7 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
                 reasons.setdefault(alias, {})[why] = None
     messages = []
     for alias, lacking_permits in needed.items():
-        listed = list(reasons[alias])
-        more = f" and {len(listed) - MAX_REASONS} more" if len(listed) > MAX_REASONS else ""
-        why = ", ".join(listed[:MAX_REASONS]) + more
+        why = first_names(list(reasons[alias]), MAX_REASONS)
         messages.append(rollback.permission_problem(alias, allowed[alias], list(lacking_permits), why))
     return [message for message in messages if message]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import LoadbookError
-from loadbook.core.units import format_duration, format_percent, format_percent_range, pluralize
+from loadbook.core.units import first_names, format_duration, format_percent, format_percent_range, pluralize
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.modes.plain.stats import stats_of
@@ -404,12 +404,11 @@ def _detectable_effect(pool: PairPool, blocks: int, alpha: float) -> float | Non
 
 
 def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
-    runs = [f"{sample.run} of {sample.study}" for sample in samples[:MAX_NAMED_RUNS]]
-    more = f" and {len(samples) - MAX_NAMED_RUNS} more" if len(samples) > MAX_NAMED_RUNS else ""
+    runs = first_names([f"{sample.run} of {sample.study}" for sample in samples], MAX_NAMED_RUNS)
     tool = plan.study.workload_of(plan.study.baseline).tool
     load = ("another tool’s load", f"another load of {tool}", "this load")[samples[0].similarity]
     kind = "trials alike" if all(sample.aa for sample in samples) else "trials, effects taken out"
-    return f"recorded with {load}: {2 * pairs} {kind}, {'runs' if samples[1:] else 'run'} {', '.join(runs)}{more}"
+    return f"recorded with {load}: {2 * pairs} {kind}, {'runs' if samples[1:] else 'run'} {runs}"
 
 
 def power_lines(forecast: PowerForecast) -> list[str]:

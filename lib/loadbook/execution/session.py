@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 from loadbook.core import clock
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
+from loadbook.core.units import first_lines
 from loadbook.execution.attempt_store import AttemptStore
 from loadbook.execution.background_load import background_load
 from loadbook.execution.host_state import remove_stale_jobs
@@ -67,9 +68,9 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
     """Raise UsageError if the hosts of a resumed run are not those at its start, or have changed."""
     differences = list(_host_differences(testbed, paths))
     if differences:
-        more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
+        named = first_lines(differences, MAX_NAMED_CHANGES)
         raise UsageError(
-            "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *differences[:MAX_NAMED_CHANGES], *more]),
+            "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *named]),
             f"{_how_to_restore_hosts(testbed, read_run_record(paths).hosts)}, or: loadbook run "
             f"{testbed.plan.study.name} --new",
         )

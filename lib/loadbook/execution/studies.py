@@ -16,6 +16,7 @@ from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
 from loadbook.core.text import did_you_mean
+from loadbook.core.units import first_names
 from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
@@ -337,8 +338,7 @@ def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[s
         if plan.study.setting(name, target).service and plan.study.setting(name, target).hosts > 1:
             alone.setdefault(target, []).append(name)
     for role, names in alone.items():
-        more = f" and {len(names) - MAX_NAMED_TREATMENTS} more" if names[MAX_NAMED_TREATMENTS:] else ""
-        of = ", ".join(names[:MAX_NAMED_TREATMENTS]) + more
+        of = first_names(names, MAX_NAMED_TREATMENTS)
         yield f"all load goes to the first host of the role {role!r}, as nothing stands in front of them: {of}"
     for role, count in needed_hosts(plan).items() if inventory else ():
         spare = inventory.with_role(role)[count:] if inventory else []

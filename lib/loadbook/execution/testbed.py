@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from loadbook.core import clock
 from loadbook.core.errors import HostError, LoadbookError, UsageError
+from loadbook.core.units import first_lines
 from loadbook.execution import studies
 from loadbook.execution.placement import DELAY_ROLE, DELAY_SERVICE, Placement, needs_userspace_delay, place_services
 from loadbook.execution.progress import OnPhase, ignore_phase
@@ -283,9 +284,8 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
     recording = RecordedRun((path.absolute().parent / inventory.replay).resolve())
     replay_of(plan.study).check(plan, recording, path)
     if missing := recording.missing_trials(plan.trials):
-        missing_trials = [f"{t.trial}: {t.treatment} in block {t.block}" for t in missing[:MAX_NAMED_TRIALS]]
-        more = [f"and {len(missing) - MAX_NAMED_TRIALS} more"] if len(missing) > MAX_NAMED_TRIALS else []
-        lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
+        trials = first_lines([f"{t.trial}: {t.treatment} in block {t.block}" for t in missing], MAX_NAMED_TRIALS)
+        lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *trials])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
     return recording
 

@@ -5,9 +5,7 @@ Only regular files inside the imported folder are read.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import os
 import stat
@@ -18,9 +16,10 @@ from functools import cache, cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
+from loadbook.core.csv_file import read_csv_rows
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import did_you_mean_file
-from loadbook.core.units import pluralize
+from loadbook.core.units import and_more, pluralize
 from loadbook.ingestion import report_files, trial_rows
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.store.trial_record import sha256_file
@@ -32,13 +31,10 @@ NEEDED = f"a header with {', '.join(REQUIRED)} and a row for each raw output are
 NUMBERS = ("duration", "offered_per_s")
 OPTIONAL = ("tool", "host", "started", "duration", "offered_per_s", "stderr", "exit_code", "command")
 FACTOR = "factor_"
-DELIMITERS = ",;\t"
-MAX_BYTES = 50_000_000
 MAX_NAMED_PROBLEMS = 50
 MAX_NUMBER = 1e12
 # accepted epoch seconds, 1973 to 2286, which excludes dates such as 20240305 and milliseconds
 EPOCH_S = (1e8, 1e10)
-UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, order=True)
@@ -74,7 +70,7 @@ def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError
     ordered = sorted(set(problems))
     lines = [f"{path}: {pluralize(len(ordered), 'problem')}; nothing was imported"]
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
-    lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
+    lines += [f"  {more}"] if (more := and_more(len(ordered), MAX_NAMED_PROBLEMS)) else []
     kind = DataError if all(w.data for w in ordered) else UsageError
     error = kind("\n".join(lines), "correct these, then give the same command again")
     error.problems = ordered
@@ -90,7 +86,7 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
     ------
     UsageError : the file is no CSV, has no rows, or lacks a required column.
     """
-    numbered = _csv_rows(path, _read_csv_text(path))
+    numbered = iter(read_csv_rows(path, UsageError, "name the CSV file by --conditions"))
     header_line, cells = next(numbered, (0, []))
     header = [_clean_cell(cell).lower().replace(" ", "_").replace("-", "_") for cell in cells]
     problems = list(_header_problems(header_line, header))
@@ -113,37 +109,6 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
 def _clean_cell(cell: str) -> str:
     """Return a cell without surrounding blanks, and with no-break spaces replaced by blanks."""
     return cell.replace("\u00a0", " ").strip()
-
-
-def _read_csv_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than {MAX_BYTES:,} bytes: is it the file of conditions?")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "name the CSV file by --conditions") from error
-    if data.startswith(UTF16) or b"\0" in data:
-        raise UsageError(f"{path} is not UTF-8 text", 'save it as "CSV UTF-8"')
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        problem = f"{path}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8 text"
-        raise UsageError(problem, 'save it as "CSV UTF-8"') from error
-
-
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line on which it begins, cells) for each row of the file that is not blank."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = max(DELIMITERS, key=first.count)
-    reader, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise UsageError(f"{path}:{line}: not CSV: {error}", "a quote that is not closed?") from error
 
 
 def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:

@@ -21,7 +21,7 @@ from typing import Any
 from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import pluralize
+from loadbook.core.units import and_more, pluralize
 from loadbook.execution.select import new_run_id
 from loadbook.external import earlier, outputs
 from loadbook.external.outputs import Condition, ImportProblem
@@ -469,8 +469,8 @@ def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
         yield f"{', '.join(same)}: the same in every row, so no factor of the study"
     unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
     yield from unread[:MAX_NOTES]
-    if len(unread) > MAX_NOTES:
-        yield f"and {len(unread) - MAX_NOTES} more without numbers"
+    if more := and_more(len(unread), MAX_NOTES):
+        yield f"{more} without numbers"
 
 
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:

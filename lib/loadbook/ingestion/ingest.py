@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadbook.core.errors import DataError, LoadbookError
-from loadbook.core.units import pluralize
+from loadbook.core.units import first_lines, pluralize
 from loadbook.core.validity_rules import exclusion_cause, rule_title, status_cause
 from loadbook.ingestion.cache import TrialFolder, find_trial_folders, load_cache, raw_state, save_cache
 from loadbook.ingestion.host_metrics import AddedFiles
@@ -322,12 +322,8 @@ class IngestSummary:
         parts = []
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
-            named = [
-                rule_title(name) + (f" ({pluralize(count, 'trial')})" if count else "")
-                for name, count in checks[:MAX_NAMED_CHECKS]
-            ]
-            named += [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
-            parts += [f"{prefix}: {', '.join(named)}"] if checks else []
+            named = [rule_title(name) + (f" ({pluralize(count, 'trial')})" if count else "") for name, count in checks]
+            parts += [f"{prefix}: {', '.join(first_lines(named, MAX_NAMED_CHECKS))}"] if checks else []
         return "; ".join(parts) or "no check raised a doubt"
 
 
