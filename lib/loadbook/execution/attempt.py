@@ -340,6 +340,7 @@ def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> Tri
         block=planned.block,
         slot=planned.slot,
         attempt=attempt,
+        execution=testbed.plan.execution_of(planned.block),
         status="lost",
         reason="the controller ended during this attempt",
         tool=load.tool,

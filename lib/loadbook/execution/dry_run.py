@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loadbook.core.errors import LoadbookError
+from loadbook.core.errors import LoadbookError, PreflightError
 from loadbook.execution import background_load, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import Deployment, all_deployments
@@ -230,7 +230,9 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
     mode = run_of(plan.study)
     reasons = list(mode.reasons_against(run.testbed)) if run else []
-    if reasons and plan.execution_chosen:
+    if reasons and not plan.execution_chosen:
+        raise PreflightError([f"{plan.mode.execution} blocks are not possible: {reason}" for reason in reasons])
+    if reasons:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts, together = [], mode.block_part(run) if run else None
     alone = [trial for trial in plan.trials if not plan.mode.runs_together(plan, trial.block)]

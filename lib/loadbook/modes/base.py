@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ ALL, RATES, LATENCIES = "all", "rates", "latencies"
 
 
 class PlainTrialsError(Exception):
-    """A mode found during a run that these hosts or loads do not allow it; the run goes on with plain trials."""
+    """A mode found during a run that these hosts or loads do not allow it; the run goes on with plain trials.
+
+    It may be raised only as long as no trial of the mode counts: the execution of a run is that of all its trials.
+    """
 
 
 class PlanText(NamedTuple):
@@ -77,9 +81,10 @@ class Mode:
     ----------
     name : name of the folder.
     how : text on how trials are run, after "cannot be run".
-    chosen_by_auto : whether execution = "auto" chooses this mode where nothing speaks against it.
+    chosen_by_auto : whether execution = "auto", which `is_asked_by` then accepts, chooses this mode where nothing
+        speaks against it; the first such mode in `MODES` is asked.
     shares_hosts : whether the services of all treatments of a block are up at once.
-    load_unit : what one load of a trial is called.
+    load_unit : what one load of a trial is called in a dry run, with their number from `loads_per_trial`.
     measures_cpu : whether the CPU time of services is measured for every metric.
     """
 
@@ -125,6 +130,15 @@ class Mode:
         """Return the reasons in services (by name) why these treatments cannot be run in this mode."""
         return []
 
+    def draw_order(self, treatments: Sequence[str], random: Random, before: Sequence[str]) -> list[str]:
+        """Return the order of the treatments in a block, by the block's own random numbers.
+
+        `before` is the order in the block before; it is empty in the first.
+        """
+        order = list(treatments)
+        random.shuffle(order)
+        return order
+
     def first_plain_blocks(self, study: Study, blocks: int) -> int:
         """Return the number of plain blocks before the blocks of this mode."""
         return 0
@@ -142,7 +156,7 @@ class Mode:
         return f"{self.execution}, as the study asks"
 
     def loads_per_trial(self, study: Study) -> int:
-        """Return how many loads a trial usually has."""
+        """Return how many loads a trial usually has; the expected time of a plan follows from it."""
         return 1
 
     def certified_rule(self, plan: Plan) -> CertifiedRule | None:
@@ -168,8 +182,8 @@ class Mode:
     # --- records
 
     def has_made(self, record: TrialRecord) -> bool:
-        """Return whether a record has what only trials of this mode record."""
-        return False
+        """Return whether a record is that of a trial of this mode."""
+        return record.execution == MODES[self.name]
 
     def has_given_rate(self, record: TrialRecord) -> bool:
         """Return whether rate and length of a trial's load are conditions, and no results of the trial."""
@@ -194,8 +208,9 @@ class Mode:
 
 @cache
 def all_modes() -> tuple[Mode, ...]:
-    """Return every mode, in the order of `MODES`."""
-    return tuple(importlib.import_module(f"loadbook.modes.{name}.mode").MODE for name in MODES)
+    """Return every mode, in the order in which they are asked; plain trials, which fit every record, come last."""
+    names = sorted(MODES, key=lambda name: name == PLAIN)
+    return tuple(importlib.import_module(f"loadbook.modes.{name}.mode").MODE for name in names)
 
 
 def mode_of(study: Study) -> Mode:

@@ -222,6 +222,7 @@ class TrialRecord(_Record):
     block: int
     slot: int
     attempt: int
+    execution: str | None = Field(None, description="that of its block; null in records of earlier versions")
     status: Status
     reason: str | None = None
     started: float | None = Field(None, description="epoch seconds, our clock")

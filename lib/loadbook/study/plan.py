@@ -211,7 +211,7 @@ def make_plan(
             f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint
         )
     first = mode.first_plain_blocks(study, blocks)
-    trials = _draw_trials(treatments, seed, first + blocks)
+    trials = _draw_trials(mode, treatments, seed, first + blocks)
     plan = Plan(
         study, subset or study.subset, seed, blocks, tuple(treatments), trials,
         execution_chosen=is_chosen, latency_blocks=first,
@@ -228,14 +228,13 @@ def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
     """
     if plan.seed is None:
         raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
-    return _draw_trials(plan.treatments, plan.seed, plan.latency_blocks + blocks)[len(plan.trials) :]
+    return _draw_trials(plan.mode, plan.treatments, plan.seed, plan.latency_blocks + blocks)[len(plan.trials) :]
 
 
-def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
-    drawn = []
+def _draw_trials(mode: Mode, treatments: Sequence[str], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
+    drawn, order = list[tuple[int, str]](), list[str]()
     for block in range(1, blocks + 1):
-        order = list(treatments)
-        random.Random(f"loadbook {seed} {block}").shuffle(order)
+        order = mode.draw_order(treatments, random.Random(f"loadbook {seed} {block}"), order)
         drawn += [(block, name) for name in order]
     return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
 

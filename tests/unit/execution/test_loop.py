@@ -265,17 +265,16 @@ def test_capacity_of_a_treatment_is_printed_when_its_search_ends(plan, tmp_path,
     assert [event.kind for event in events[:3]] == ["trial-started", "note", "trial-ended"]
 
 
-def test_time_left_follows_from_the_trials_of_the_last_block(plan):
+def test_time_left_follows_from_the_trials_of_the_last_block(plan, clock):
     estimate = loop._TimeEstimate(make_testbed(plan), 8, ignore_event)
     for each_s, left_s in ((30.0, 4 * 30.0), (10.0, 0.0)):
         block = plan.trials[:4]
         records = [initial_record(make_testbed(plan), planned, 1) for planned in block]
-        for record in records:
-            record.duration_s = each_s
         estimate.begin(block)
+        clock.turn(4 * each_s)
         estimate.end(records)
         ended = [estimate.event(planned, "trial-ended", "ok", "ok", 3 - k) for k, planned in enumerate(block)]
-        assert [event.remaining_s for event in ended] == [left_s] * 4
+        assert [event.remaining_s for event in ended] == pytest.approx([left_s] * 4, abs=0.01)
         assert [event.done for event in ended] == [k + (4 if each_s == 10 else 0) for k in (1, 2, 3, 4)]
     estimate.left = 2
-    assert estimate.remaining_s == 20.0
+    assert estimate.remaining_s == pytest.approx(20.0, abs=0.01)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import find_metric
 from loadbook.core.units import format_bytes, join_words, pluralize
-from loadbook.modes.base import ALL, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks
+from loadbook.modes.base import ALL, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks, mode_of
 from loadbook.modes.interleaved import spec
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
@@ -37,8 +37,9 @@ class InterleavedMode(Mode):
 
     def problems(self, study: Study) -> Iterator[SpecProblem]:
         """Yield a mistake if slices are asked for that plain trials do not have."""
-        if study.slices and study.execution == PLAIN:
-            yield SpecProblem("slices", 'needs execution = "interleaved": plain trials have no slices')
+        if study.slices and mode_of(study) is not self and study.capacity is None:
+            message = f'needs execution = "interleaved": {study.execution} trials have no slices'
+            yield SpecProblem("slices", message)
 
     def reasons_against(self, study: Study, treatments: Sequence[str], in_services: Sequence[str]) -> list[str]:
         """Return the reasons in the study file and in services why treatments cannot be interleaved."""

@@ -23,7 +23,7 @@ class PlainReplay:
         if others := sorted(recording.executions(plan.trials) - {PLAIN}):
             raise UsageError(
                 f"{hosts_file} plays run {recording.id} back, whose blocks are {others[0]}, and the study asks for "
-                "plain trials",
+                f"{plan.study.execution} trials",
                 f'set execution = "auto" or "{others[0]}" in the study',
             )
 
