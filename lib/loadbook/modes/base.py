@@ -101,8 +101,12 @@ class Mode:
         """Return whether a study asks for this mode."""
         return study.execution == MODES[self.name]
 
+    def key_problems(self, raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield path and message of contradictions between keys in the tables of any study file, as they are read."""
+        yield from ()
+
     def problems(self, study: Study) -> Iterator[SpecProblem]:
-        """Yield mistakes in the keys of this mode; every study is checked, also one that does not ask for it."""
+        """Yield mistakes in the keys of this mode in any study whose tables are valid by themselves."""
         yield from ()
 
     def smoke_changes(self, study: Study) -> dict[str, Any]:

@@ -185,8 +185,17 @@ def _executed_plan(plan: Plan, entries: LedgerEntries) -> Plan:
 
 
 def all_planned_trials(plan: Plan, entries: LedgerEntries) -> tuple[PlannedTrial, ...]:
-    """Return all trials that were ever drawn for a run, in order, including those that an interim analysis left out."""
-    added = (PlannedTrial(**trial) for e in entries if e["event"] == "blocks-added" for trial in e["trials"])
+    """Return all trials that were ever drawn for a run, in order, including those that an interim analysis left out.
+
+    DataError: blocks were added without their trials, or with other keys than this version knows.
+    """
+    try:
+        added = [PlannedTrial(**trial) for e in entries if e["event"] == "blocks-added" for trial in e["trials"]]
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"the ledger has no plan of the blocks that were added: {error}",
+            "it is damaged, or of another version of loadbook: loadbook verify tells which",
+        ) from error
     return (*_executed_plan(plan, entries).trials, *added)
 
 

@@ -14,6 +14,7 @@ from loadbook.core.metrics import CPU_PER_RESPONSE, METRICS, get_metric, metric_
 from loadbook.core.text import did_you_mean
 from loadbook.core.units import TIME_UNITS_S
 from loadbook.core.validity_rules import RULE_INFO
+from loadbook.modes.base import all_modes
 from loadbook.study.limits import ALL_RULES
 from loadbook.study.treatments import one_or_more
 from loadbook.study.workload import Workload
@@ -157,7 +158,8 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return contradictions between the tables of a study; wrong types are left to `validation_problems`."""
     checks = (_reference_problems, _rule_problems, _role_problems, _factor_problems, _treatment_problems,
-              _load_problems, _subset_problems, _claim_problems, _length_problems, _ci_problems)  # fmt: skip
+              _load_problems, _subset_problems, _claim_problems, _length_problems, _ci_problems,
+              *(mode.key_problems for mode in all_modes()))  # fmt: skip
     return [SpecProblem(path, message) for check in checks for path, message in check(raw)]
 
 

@@ -257,6 +257,7 @@ def smoke_variant(study: Study) -> Study:
     published = study.published and study.published.model_copy(
         update={"claims": tuple(c for c in study.published.claims if set(c.treatments) <= names)}
     )
+    connections = [study.workload_of(name).connections for name in study.treatments if name in names]
     return study.model_copy(
         update={
             "name": study.name + SMOKE_SUFFIX,
@@ -266,7 +267,7 @@ def smoke_variant(study: Study) -> Study:
             "factorial": factorial,
             "treatments": generated
             | {name: _shortened_treatment(study, name) for name in study.treatments if name in names - set(generated)},
-            "workload": study.workload.with_duration(*SMOKE_TIMES_S),
+            "workload": study.workload.with_duration(*SMOKE_TIMES_S, max(connections, default=1)),
             "published": published,
             "ci": study.ci and study.ci.restricted_to(subset),
         }

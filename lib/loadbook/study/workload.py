@@ -136,14 +136,16 @@ class Workload(StrictModel):
         """Return the seconds after which the load counts as hung, without extra time that a tool needs."""
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
-    def with_duration(self, duration_s: float, warmup_s: float) -> Workload:
-        """Return the same load for another duration; a number of requests is scaled with it.
+    def with_duration(self, duration_s: float, warmup_s: float, least_requests: int = 1) -> Workload:
+        """Return the same load for another duration; a number of requests, if any, is scaled with it.
 
+        There are at least `least_requests`, and one for each connection.
         A load without warm-up stays without one, as requests left by it would disturb pages that wait for each other.
         """
         unit = 1 if self.requests is None or self.requests % self.connections else self.connections  # keep multiples
         scale = duration_s / self.duration_s / unit
-        requests = self.requests and max(round(self.requests * scale) * unit, self.connections)
+        least = -(-max(self.connections, least_requests) // unit) * unit
+        requests = self.requests and max(round(self.requests * scale) * unit, least)
         times = {"duration_s": duration_s, "warmup_s": min(warmup_s, self.warmup_s)}
         return self.model_copy(update=times | {"requests": requests})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loadbook.core.errors import DataError
 from loadbook.store.ledger import Ledger, all_planned_trials, current_plan, is_run_complete
 from loadbook.store.paths import RunPaths
 from loadbook.study.plan import PlannedTrial
@@ -68,3 +69,11 @@ def test_ended_run_is_complete_until_blocks_are_added(tmp_path):
             ledger.append(event)
             seen.append(is_run_complete(paths))
     assert seen == [False, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "entry", [{}, {"trials": [{"trial": "t9"}]}, {"trials": [vars(PlannedTrial("t9", "a", 5, 9)) | {"x": 2}]}]
+)
+def test_added_blocks_without_a_plan_that_this_version_knows_are_refused(entry):
+    with pytest.raises(DataError, match="the ledger has no plan of the blocks that were added"):
+        current_plan(PLAN, [{"event": "blocks-added", "blocks": 5} | entry])

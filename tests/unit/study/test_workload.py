@@ -59,6 +59,21 @@ def test_smoke_variant_shortens_treatment_workloads() -> None:
     assert short.workload_of("two").duration_s == 1.0
 
 
+def test_smoke_variant_has_a_request_for_each_connection_of_its_treatments() -> None:
+    study = Study.model_validate(
+        {
+            "name": "loads",
+            "question": "How far do they agree?",
+            "baseline": "one",
+            "roles": {"driver": {}, "web": {"external": "192.0.2.1:80"}},
+            "workload": {"tool": "ab", "duration_s": 4, "connections": 1, "requests": 100},
+            "treatments": {"one": {}, "two": {"workload": {"connections": 50}}},
+        }
+    )
+    short = smoke_variant(study)
+    assert short.workload_of("one").requests == short.workload_of("two").requests == 50
+
+
 @pytest.mark.parametrize(
     ("tool", "scheme", "keepalive", "spins"),
     [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import find_metric
 from loadbook.core.units import format_bytes, join_words, pluralize
-from loadbook.modes.base import ALL, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks, mode_of
+from loadbook.modes.base import ALL, EXECUTIONS, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks
 from loadbook.modes.interleaved import spec
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
@@ -35,11 +34,10 @@ class InterleavedMode(Mode):
         """Return whether a study asks for interleaved blocks, also where they are possible."""
         return study.execution in ("auto", self.execution)
 
-    def problems(self, study: Study) -> Iterator[SpecProblem]:
-        """Yield a mistake if slices are asked for that plain trials do not have."""
-        if study.slices and mode_of(study) is not self and study.capacity is None:
-            message = f'needs execution = "interleaved": {study.execution} trials have no slices'
-            yield SpecProblem("slices", message)
+    def key_problems(self, raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield a mistake if slices are asked for that other trials do not have."""
+        if raw.get("slices") and raw.get("execution") in EXECUTIONS and raw["execution"] != self.execution:
+            yield "slices", f'needs execution = "interleaved": {raw["execution"]} trials have no slices'
 
     def reasons_against(self, study: Study, treatments: Sequence[str], in_services: Sequence[str]) -> list[str]:
         """Return the reasons in the study file and in services why treatments cannot be interleaved."""
