@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 from loadbook.core.text import clean, one_line
 from loadbook.core.units import utc_text
-from loadbook.stats.ci import CaseOutcome, CiCase, CiResult, assess_run
+from loadbook.stats.ci import BUILD_GATE, CaseOutcome, CiCase, CiResult, assess_run
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
 from loadbook.study.limits import CiPolicy
@@ -36,7 +36,12 @@ class CiReport:
     @property
     def sentence(self) -> str:
         """The result as a sentence, with a remark if the policy was written after the run was planned."""
-        return self.result.sentence + (" [ci] was written after this run was planned." if self.late else "")
+        return f"{BUILD_GATE}: {self.outcome_text}"
+
+    @property
+    def outcome_text(self) -> str:
+        """The sentence without the name of the build gate."""
+        return self.result.outcome_text + (" [ci] was written after this run was planned." if self.late else "")
 
 
 def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiReport | None:

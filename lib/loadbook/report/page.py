@@ -23,6 +23,7 @@ from loadbook.report.blocks import (
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.figures import figure_class
 from loadbook.report.nodes import Code, Details, Group, Heading, HtmlOnly, Paragraph, Picture, Preformatted, Strong
+from loadbook.stats.ci import BUILD_GATE
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import RunData, load_run
@@ -117,9 +118,8 @@ class Page:
         strip = checks.check_strip(checks.harness_checks(self.data, self.analysis, self.notes))
         if not self.ci_report:
             return Block(strip)
-        name, _, outcome = self.ci_report.sentence.partition(":")
         glyph = CI_GLYPHS[self.ci_report.result.outcome]
-        return Block(strip, Paragraph(Strong(f"{glyph} {name}"), f":{outcome}", css="gate"))
+        return Block(strip, Paragraph(Strong(f"{glyph} {BUILD_GATE}"), f": {self.ci_report.outcome_text}", css="gate"))
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show the figure `name` of `report.figures.FIGURES`; further arguments are those of its class."""

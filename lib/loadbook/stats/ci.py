@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from loadbook.store.tables import RunTables
 
+BUILD_GATE = "Build gate"
 LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
 
@@ -169,14 +170,19 @@ class CiResult:
 
     @property
     def sentence(self) -> str:
-        """Return the outcome as a sentence with its first reason; without a verdict, in the words of the run's page."""
+        """The outcome as a sentence that names the build gate."""
+        return f"{BUILD_GATE}: {self.outcome_text}"
+
+    @property
+    def outcome_text(self) -> str:
+        """The outcome with its first reason; without a verdict, in the words of the run's page."""
         if self.outcome == "passed":
-            return f"Build gate: passed{self._accepted_text()}."
+            return f"passed{self._accepted_text()}."
         if self.outcome == "invalid" and self.no_verdict:
-            return f"Build gate: {lower_first(self.no_verdict)}"
+            return lower_first(self.no_verdict)
         first, *others = self.cases_with(self.outcome)
         more = f" {len(others)} more like it." if others else ""
-        return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
+        return f"{'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
 
     def _accepted_text(self) -> str:
         comparisons = [case for case in self.cases_with("passed") if case.kind == "comparison"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadbook.core.units import NBSP, format_fixed, pluralize
+from loadbook.core.units import MINUS, NBSP, format_fixed, pluralize
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
 from loadbook.stats.text import (
@@ -22,6 +22,8 @@ from loadbook.stats.text import (
     resolution_text,
     verdict_decimals,
 )
+
+_ASCII = str.maketrans({NBSP: "", MINUS: "-"})
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
             text = f"{change} ({bounds}): real, but smaller than the {margin} that matters"
         else:
             text = f"{change} ({confidence_text(comparison.level)} CI {_dotted_range(verdict, distances)}), {evidence}"
-    return text.replace(f"{NBSP}%", "%").replace("−", "-")
+    return text.translate(_ASCII)
 
 
 def _ascii_non_inferiority(verdict: Verdict, margin: str, against_text: str) -> str:
