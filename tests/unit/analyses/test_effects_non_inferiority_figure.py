@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from effort import some
 from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
@@ -37,7 +38,7 @@ def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02)
 
 
 def words(figure) -> list[str]:
-    return [text.get_text() for text in figure.texts]
+    return [text.get_text() for text in figure.findobj(Text)]
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,19 @@ from loadbook.report import palette
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.build import ensure_ingested
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, max_text_width, text_height, wrap
+from loadbook.report.figures.base import ReportFigure
+from loadbook.report.figures.forest import draw_forest
+from loadbook.report.figures.rows import GAP_PT, Cell, Row, write_above
 from loadbook.report.nodes import Break, Column, Group, HtmlOnly, Picture, Span, Strong, Table, TextOnly
-from loadbook.report.ratios import ratio_scale
+from loadbook.report.ratios import RatioScale, log_ratio, ratio_scale
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import comparison_texts
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
 from loadbook.study.model import ERROR_CLAIM_KINDS, Study
 
-HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, RESULT_IN = 0.34, 0.66, 0.46, 3.0, 2.2
-SMALL_PT = LETTER_PT - 0.8
+NAME_LETTERS, RESULT_LETTERS, ROW_IN = 38, 36, 0.46
+ARTICLE_HEAD = "the article’s claim (◇ one run, no interval)"
 
 
 @dataclass(frozen=True)
@@ -83,43 +85,18 @@ class ClaimsFigure(ReportFigure):
         """Whether at least one claim has a ratio to draw."""
         return any(line.effect is not None or line.here is not None for line in self.lines)
 
-    def _draw(self) -> Sheet:
-        titles = [wrap(line.title, NAME_IN, LETTER_PT, True) for line in self.lines]
-        numbers = [wrap(line.numbers, NAME_IN, SMALL_PT) for line in self.lines]
-        results = [wrap(line.result, RESULT_IN, SMALL_PT) for line in self.lines]
-        texts = list(zip(titles, numbers, results, strict=True))
-        counts = [[base.line_count(part) for part in parts] for parts in texts]
-        heights = [max(ROW_IN, text_height(LETTER_PT, max(t + n, 1 + r)) + 0.14) for t, n, r in counts]
-        bottom = HEAD_IN + sum(heights)
-        sheet = Sheet(bottom + FOOT_IN)
-        here = f"here ({base.blocks_text(self.analysis)})"
-        left = max(max_text_width(titles, LETTER_PT, True), max_text_width(numbers, SMALL_PT), 1.6) + 0.25
-        outcomes = max_text_width([*(line.outcome for line in self.lines), here], LETTER_PT, True)
-        right = base.WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
+    def _draw(self) -> base.Drawing:
         comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
         published = [line.effect for line in self.lines if line.effect is not None]
         decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
-        panel, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self.analysis.margin
+        margin = self.analysis.margin
         scale = ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
-        ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
-        axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
-        top = HEAD_IN
-        for line, (title, number, result), height in zip(self.lines, texts, heights, strict=True):
-            middle = top + height / 2
-            _draw_ratios(panel, scale, line, middle)
-            half = text_height(sheet.size, title.count("\n") + 1 + number.count("\n") + 1) / 2
-            sheet.text(0.05, middle - half, title, bold=True, va="top")
-            sheet.text(0.05, middle + half, number, size=SMALL_PT, colour=palette.SOFT, va="bottom")
-            half = text_height(sheet.size, 1 + base.line_count(result)) / 2
-            sheet.text(right + 0.12, middle - half, line.outcome, bold=True, va="top")
-            sheet.text(right + 0.12, middle + half, result, size=SMALL_PT, colour=line.colour, va="bottom")
-            top += height
-        size, article = sheet.size - 0.6, "the article’s claim (◇ one run, no interval)"
-        sheet.text(right + 0.12, 0.16, here, size=size, colour=palette.SOFT)
-        sheet.text(0.05, 0.16, article, size=size, colour=palette.SOFT)
-        title = wrap("change against the claim’s other value (log scale)", max(right - left, 3.5), sheet.size)
-        sheet.text((left + right) / 2, bottom + 0.28, title, colour=palette.SOFT, align="center", va="top")
-        return sheet
+        drawing = draw_forest(
+            [_claim_row(line, scale) for line in self.lines], (f"here ({base.blocks_text(self.analysis)})",), scale,
+            "change against the claim’s other value (log scale)", margin=margin, band=(-margin, margin), head_lines=1,
+        )  # fmt: skip
+        write_above(drawing.panels[0], 0, ARTICLE_HEAD, offset=-GAP_PT, ha="right")
+        return drawing
 
     @property
     def caption(self) -> str:
@@ -150,11 +127,22 @@ class ClaimsFigure(ReportFigure):
         return "Published claims against this run.", f"{'; '.join(rows)}."
 
 
-def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float) -> None:
+def _claim_row(line: ClaimLine, scale: RatioScale) -> Row:
+    """Return the row of a claim, with the article's numbers below its title and this run's below its outcome."""
+    title, numbers = base.fold(line.title, NAME_LETTERS), base.fold(line.numbers, NAME_LETTERS + 8)
+    outcome = Cell(line.outcome, base.fold(line.result, RESULT_LETTERS), bold=True, note_colour=line.colour)
+
+    def draw(panels: Sequence[Axes], y: float) -> None:
+        _draw_ratios(panels[0], scale, line, y)
+
+    return Row(Cell(title, numbers, bold=True), (outcome,), draw, least_in=ROW_IN)
+
+
+def _draw_ratios(panel: Axes, scale: RatioScale, line: ClaimLine, y: float) -> None:
     """Draw the article's ratio above the ratio measured in this run."""
     above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
     if line.effect is not None:
-        x = axes.log_ratio(line.effect)
+        x = log_ratio(line.effect)
         panel.plot([x], [above], zorder=4, **base.marker_props(palette.PUBLISHED, 9))
         if line.inconclusive:
             panel.plot([x], [above], "x", color=palette.INK, markersize=4.2, markeredgewidth=1.1, zorder=5)

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import EffectPair, RunComparison
-from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, interval_scale
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import LETTER_PT, Sheet, drawable, metric_label, text_width, wrap
+from loadbook.report.figures import axes, base, forest
+from loadbook.report.figures.base import drawable, metric_label
+from loadbook.report.figures.rows import Cell, Row
 from loadbook.report.strips import CHECK, StripRow, effect_interval, rows_html
 from loadbook.stats.text import confidence_text, margin_text
 
 ROW_IN, APART_IN = 0.44, 0.085  # height of a row; distance of each interval from the row's middle
-NAME_IN, REASON_IN, KEY_IN = 2.1, 2.2, 0.16
 OLDER_PT, NEWER_PT = 2.8, 4.6
 OLDER, NEWER = "older run", "newer run"
 
 
-class RunComparisonFigure(RowsFigure):
+class RunComparisonFigure(base.ReportFigure):
     """One row per treatment: both runs' intervals, whether the effect changed, and by how much."""
-
-    reference = "the baseline of its run"
-    verdict_head = "the effect"
-    top_in = HEAD_IN + KEY_IN
 
     def __init__(self, result: RunComparison) -> None:
         self.result, self.metric_name, self.margin = result, result.newer.metric, result.margin
@@ -42,21 +37,40 @@ class RunComparisonFigure(RowsFigure):
     def scale(self) -> axes.RatioScale:
         """The axis, long enough for both runs' intervals; intervals much wider than the decided effects are cut."""
         sides = (side for pair in self.result.rows for side in pair.sides if side is not None)
-        return interval_scale(sides, self.margin)
+        return forest.interval_scale(sides, self.margin)
 
-    def figure_rows(self) -> list[FigureRow]:
-        """Return the texts of all rows; the text of an effect that was not compared is the reason."""
-        rows = []
-        for pair in self.result.rows:
-            is_check = pair.row.kind != "treatment"
-            name = wrap(drawable(pair.row.label, pair.row.treatment), NAME_IN, LETTER_PT, not is_check)
-            size, colour = (LETTER_PT, palette.INK) if pair.change else (LETTER_PT - 0.8, palette.SOFT)
-            change = _change_text(pair)
-            change = change if pair.change else wrap(change, REASON_IN, size, lines=3)
-            height = ROW_IN + (0.13 if max(name.count("\n"), change.count("\n")) > 1 else 0.0)
-            looks = (is_check, size, pair.kind == "changed", colour, colour)
-            rows.append(FigureRow(name, pair.kind, change, height, *looks))
-        return rows
+    def _draw(self) -> base.Drawing:
+        rows = [self._row(pair) for pair in self.result.rows]
+        first_check = next((k for k, pair in enumerate(self.result.rows) if pair.row.kind != "treatment"), None)
+        if first_check is not None:
+            rows.insert(first_check, forest.CHECKS_TITLE)
+        title = f"change in {self.metric_label} against the baseline of its run (ratio, log scale)"
+        drawing = forest.draw_forest(
+            rows, ("the effect", self.change_head), self.scale, title, margin=self.margin,
+            band=(-self.margin, self.margin), margin_label=self.margin_label, metric=self.metric_name, key_in=0.25,
+        )  # fmt: skip
+        key = [
+            Line2D([], [], **base.marker_props(style, 6.0), label=label)
+            for label, style in (
+                (OLDER, replace(palette.BASELINE, hollow=True)),
+                (f"{NEWER}, colour: its verdict", palette.VERDICTS["undecided"]),
+            )
+        ]
+        drawing.figure.legend(handles=key, loc="outside upper left", labelcolor=palette.SOFT, ncols=2)
+        return drawing
+
+    def _row(self, pair: EffectPair) -> Row:
+        """Return the texts and marks of a row; the text of an effect that was not compared is the reason."""
+        name = base.fold(drawable(pair.row.label, pair.row.treatment), forest.NAME_LETTERS)
+        size, colour = (base.LETTER_PT, palette.INK) if pair.change else (base.SMALL_PT, palette.SOFT)
+        change = _change_text(pair)
+        change = change if pair.change else base.fold(change, forest.REASON_LETTERS, 3)
+        cells = (
+            Cell(pair.kind, bold=pair.kind == "changed", colour=colour),
+            Cell(change, colour=colour, size=size),
+        )
+        label = Cell(name, bold=pair.row.kind == "treatment")
+        return Row(label, cells, lambda panels, y: self._draw_marks(panels[0], y, pair), least_in=ROW_IN)
 
     def rows_html(self) -> Markup:
         """Return the rows as a list for narrow screens, each with the older run's interval in ink above the newer's."""
@@ -69,21 +83,8 @@ class RunComparisonFigure(RowsFigure):
         head = f"{self.change_head}; shaded: {self.margin_label}; black: {OLDER}; below it: {NEWER}"
         return rows_html(head, rows, self.scale)
 
-    def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the background of all rows and, above them, the key of the two runs' marks."""
-        super().draw_background(sheet, panel, ticks, bottom)
-        size, x = sheet.size - 0.6, EDGE_IN + 0.06
-        for word, note, style in (
-            (OLDER, "", replace(palette.BASELINE, hollow=True)),
-            (NEWER, ", colour: its verdict", palette.VERDICTS["undecided"]),
-        ):
-            sheet.marker(x, 0.12, style)
-            sheet.text(x + 0.1, 0.12, word + note, size=size, colour=palette.SOFT)
-            x += text_width(word, size) + 0.36
-
-    def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
+    def _draw_marks(self, panel: Axes, y: float, pair: EffectPair) -> None:
         """Draw the older run's interval hollow and in ink; below it the newer run's in the colour of its verdict."""
-        pair = self.result.rows[number]
         for side, at in ((pair.older, y - APART_IN), (pair.newer, y + APART_IN)):
             if side is None or side.verdict is None or not side.is_compared:
                 continue

@@ -1,25 +1,22 @@
 """The effect plot and the non-inferiority plot: rows of intervals on one axis of ratios.
 
 A row has the treatment's name, its interval over the margin band, its verdict and its change; harness checks are below
-the treatments. `RowsFigure` lays out such rows; the figure that compares two runs uses it too.
+the treatments.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes, base
-from loadbook.report.ratios import ratio_scale
+from loadbook.report.figures import axes, base, forest
+from loadbook.report.figures.rows import Cell, Row
+from loadbook.report.ratios import log_ratio
 from loadbook.report.strips import StripRow, effect_interval, rows_html
 from loadbook.stats import text as words
 from loadbook.stats.headline import (
@@ -33,130 +30,19 @@ from loadbook.stats.phrases import verdict_phrase
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind, loss_at_margin
 from loadbook.stats.text import direction, margin_text, row_texts
 
-HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
-ROW_IN, NAME_IN, REASON_IN = 0.34, 2.35, 2.05
-DIRECTION_WORDS_IN, GAP_IN = 0.9, 0.15  # largest and smallest distance of "slower" and "faster" from the margin's label
-NOT_COMPARED = "no interval: not compared"
-DECIDED = ("better", "worse", "small")
-Edges = tuple[float, float]  # left and right of the plot in inches
 
-
-@dataclass(frozen=True)
-class FigureRow:
-    """The wrapped texts of one row, their style, and the row's height in inches; `hover` is the text shown on hover."""
-
-    name: str
-    verdict: str
-    change: str
-    height: float
-    is_check: bool
-    change_pt: float
-    bold: bool = True
-    colour: str = palette.INK
-    change_colour: str = palette.INK
-    hover: str = ""
-
-
-class RowsFigure(base.ReportFigure):
-    """Base class: one row per comparison, intervals over a margin band; subclasses provide texts, marks and background.
-
-    `margin_label` is written above the band, which is at the effect `margin_at`; `change_head` is the head of the
-    column of changes. `reference` names the baseline of the changes in `metric_label`.
-    """
-
-    metric_name: str
-    metric_label: str
-    reference: str
-    margin: float
-    margin_label: str
-    margin_at = 0.0
-    verdict_head, change_head = "verdict", ""
-    top_in = HEAD_IN
-
-    @abstractmethod
-    def figure_rows(self) -> list[FigureRow]:
-        """Return the texts of all rows."""
-
-    @abstractmethod
-    def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
-        """Draw the interval and marks of row `number`, whose middle is at `y` inches."""
-
-    @property
-    @abstractmethod
-    def scale(self) -> axes.RatioScale:
-        """The axis of ratios."""
-
-    def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the background of all rows: grid, margin band, and a line at no difference."""
-        axes.draw_ratio_background(panel, self.margin, ticks, self.top_in, bottom)
-
-    def _draw(self) -> base.Sheet:
-        rows = self.figure_rows()
-        height = self.top_in + sum(row.height for row in rows) + CHECKS_IN * any(row.is_check for row in rows)
-        sheet = base.Sheet(height + FOOT_IN)
-        bottom = sheet.height - FOOT_IN
-        names = max((base.max_text_width([row.name], base.LETTER_PT, not row.is_check) for row in rows), default=1.0)
-        changes = [base.max_text_width([row.change], row.change_pt) for row in rows]
-        verdicts = max([base.max_text_width([row.verdict], base.LETTER_PT, True) for row in rows] + [0.6])
-        columns = verdicts + 0.2 + max([*changes, base.text_width(self.change_head, base.LETTER_PT - 0.6)])
-        left, right = edges = max(names, 1.0) + 0.22, base.WIDTH_IN - EDGE_IN - columns - 0.12
-        panel = sheet.rows_panel(left, self.top_in, right, bottom)
-        ticks = axes.set_ratio_axis(panel, self.scale, right - left, sheet.size, self.margin)
-        self.draw_background(sheet, panel, ticks, bottom)
-        self._write_directions(sheet, edges)
-        size, y = sheet.size - 0.6, self.top_in
-        sheet.text(right + 0.12, y - 0.1, self.verdict_head, size=size, colour=palette.SOFT, va="baseline")
-        change_at = base.WIDTH_IN - EDGE_IN
-        sheet.text(change_at, y - 0.1, self.change_head, size=size, colour=palette.SOFT, align="right", va="baseline")
-        for number, row in enumerate(rows):
-            if row.is_check and not (number and rows[number - 1].is_check):
-                y += CHECKS_IN
-                sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=size, colour=palette.SOFT)
-                sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
-            middle = y + row.height / 2
-            self.draw_marks(sheet, panel, number, middle, edges)
-            sheet.text(left - 0.14, middle, row.name, bold=not row.is_check, align="right")
-            sheet.text(right + 0.12, middle, row.verdict, bold=row.bold, colour=row.colour)
-            sheet.text(change_at, middle, row.change, size=row.change_pt, align="right", colour=row.change_colour)
-            if row.hover:
-                sheet.hover(left, y, right, y + row.height, row.hover)
-            y += row.height
-        half = max((right - left) / 2, 1.4)
-        middle = min((left + right) / 2, sheet.width - half)
-        title = f"change in {self.metric_label} against {self.reference} (ratio, log scale)"
-        title = base.wrap(title, 2 * half, sheet.size)
-        sheet.text(middle, sheet.height - FOOT_IN + 0.27, title, colour=palette.SOFT, align="center", va="top")
-        return sheet
-
-    def _write_directions(self, sheet: base.Sheet, edges: Edges) -> None:
-        """Write the margin's label above its band, and the meaning of left and right ("slower", "faster") beside it."""
-        size, y, (left, right) = sheet.size - 0.6, self.top_in - 0.1, edges
-        half = base.text_width(self.margin_label, size) / 2
-        at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
-        middle = min(max(at, half + EDGE_IN), right - half)
-        sheet.text(middle, y, self.margin_label, size=size, colour=palette.SOFT, align="center", va="baseline")
-        above, below, *_ = words.direction_words(self.metric_name)
-        slower, faster = f"← {below}", f"{above} →"
-        starts = max(left, middle - half - DIRECTION_WORDS_IN)
-        ends = min(right, middle + half + DIRECTION_WORDS_IN)
-        tight = starts + base.text_width(slower, size) > middle - half - GAP_IN
-        tight |= ends - base.text_width(faster, size) < middle + half + GAP_IN
-        line = y - base.text_height(size) if tight else y
-        sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
-        sheet.text(ends, line, faster, size=size, colour=palette.SOFT, align="right", va="baseline")
-
-
-class EffectsFigure(RowsFigure):
+class EffectsFigure(base.ReportFigure):
     """The effect plot: each comparison's interval on a log axis of ratios, with verdict, change and blocks."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self.analysis, self.metric_name, self.margin = analysis, analysis.metric, analysis.margin
+        self.analysis, self.margin = analysis, analysis.margin
         self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.metric_label = base.metric_label(self.metric, analysis.statistic)
         self.reference = reference_text(analysis)
         self.rows = [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
         self.change_head = f"change ({base.level_text(analysis)} interval), blocks"
-        self.margin_label = f"margin ±{margin_text(analysis.margin)}"
+        self.margin_label, self.margin_at = f"margin ±{margin_text(analysis.margin)}", 0.0
+        self.band = (-analysis.margin, analysis.margin)
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
         """Return three texts of a row: verdict, change with interval and blocks (or why there is none), second line."""
@@ -171,22 +57,37 @@ class EffectsFigure(RowsFigure):
     def scale(self) -> axes.RatioScale:
         """The axis, long enough for the rows' intervals; intervals much wider than the decided effects are cut."""
         expected = [r.expected_effect for r in self.rows if r.is_compared and r.expected_effect is not None]
-        return interval_scale(self.rows, self.margin, expected)
+        return forest.interval_scale(self.rows, self.margin, expected)
 
-    def figure_rows(self) -> list[FigureRow]:
-        """Return the texts of all rows."""
-        rows = []
-        for row in self.rows:
-            compared, is_check = row.is_compared, row.kind != "treatment"
-            change_pt = base.LETTER_PT if compared else base.LETTER_PT - 0.8
-            verdict, change, second_line = self.words_of(row)
-            change = change if compared else base.wrap(change, REASON_IN, change_pt)
-            change = "\n".join(filter(None, (change, second_line)))
-            name = base.wrap(self.names[row.treatment], NAME_IN, base.LETTER_PT, not is_check)
-            height = ROW_IN + 0.07 * ("\n" in name or "\n" in change)
-            colour, hover = palette.row_text_colour(row), self._hover_text(row) if compared else ""
-            rows.append(FigureRow(name, verdict, change, height, is_check, change_pt, colour=colour, hover=hover))
-        return rows
+    def _draw(self) -> base.Drawing:
+        rows = [self._row(row) for row in self.rows]
+        first_check = next((k for k, row in enumerate(self.rows) if row.kind != "treatment"), None)
+        if first_check is not None:
+            rows.insert(first_check, forest.CHECKS_TITLE)
+        title = f"change in {self.metric_label} against {self.reference} (ratio, log scale)"
+        drawing = forest.draw_forest(
+            rows, ("verdict", self.change_head), self.scale, title, margin=self.margin, band=self.band,
+            margin_label=self.margin_label, margin_at=self.margin_at, metric=self.analysis.metric,
+        )  # fmt: skip
+        self.draw_limit(drawing.panels[0])
+        return drawing
+
+    def draw_limit(self, panel: Axes) -> None:
+        """Draw what the band does not show; nothing for a difference in either direction."""
+
+    def _row(self, row: AnalysisRow) -> Row:
+        """Return the texts and marks of a row of the analysis."""
+        compared, is_check = row.is_compared, row.kind != "treatment"
+        verdict, change, second_line = self.words_of(row)
+        change = change if compared else base.fold(change, forest.REASON_LETTERS, 3)
+        name = base.fold(self.names[row.treatment], forest.NAME_LETTERS)
+        size = base.LETTER_PT if compared else base.SMALL_PT
+        cells = (
+            Cell(verdict, bold=True, colour=palette.row_text_colour(row)),
+            Cell("\n".join(filter(None, (change, second_line))), size=size),
+        )
+        hover = self._hover_text(row) if compared else ""
+        return Row(Cell(name, bold=not is_check), cells, lambda panels, y: self.draw_marks(panels[0], y, row), hover)
 
     def rows_html(self) -> Markup:
         """Return the rows as a list for narrow screens: name, verdict, change, and the interval over the margin."""
@@ -196,7 +97,7 @@ class EffectsFigure(RowsFigure):
             interval, css = effect_interval(row, self.metric), palette.row_kind(row)
             text = ", ".join(filter(None, (change, second_line)))
             rows.append(StripRow(self.names[row.treatment], verdict, text, css, [interval] if interval else []))
-        to_the_right = f"to the right: {words.direction_words(self.metric_name).up}"
+        to_the_right = f"to the right: {words.direction_words(self.analysis.metric).up}"
         return rows_html(f"{self.change_head}; shaded: {self.margin_label}; {to_the_right}", rows, self.scale)
 
     def _hover_text(self, row: AnalysisRow) -> str:
@@ -205,22 +106,14 @@ class EffectsFigure(RowsFigure):
         p = f", p {format_p_value(comparison.p)}" if comparison and comparison.p is not None else ""
         return f"{self.names[row.treatment]}: {palette.row_word(row, self.metric)}, {change_text(row)} blocks{p}"
 
-    def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
-        """Draw a row's interval (for the positive control also its true effect), or write that there is none."""
-        row = self.rows[number]
-        if row.is_compared:
-            self.draw_row(panel, y, row)
-            if row.expected_effect is not None and self.scale.contains(axes.log_ratio(row.expected_effect)):
-                expected = axes.log_ratio(row.expected_effect)
-                panel.plot([expected] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
+    def draw_marks(self, panel: Axes, y: float, row: AnalysisRow) -> None:
+        """Draw a row's interval (for the positive control also its true effect), if it has one."""
+        if not row.is_compared:
             return
-        size, (left, right) = sheet.size - 0.6, edges
-        need = base.text_width(NOT_COMPARED, size) + 0.06
-        before, after = (self.scale.to_inches(axes.log_ratio(m), left, right) for m in (-self.margin, self.margin))
-        if before - left > need:  # beside the band, on the side with enough room
-            sheet.text(before - 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, align="right")
-        elif right - after > need:
-            sheet.text(after + 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT)
+        self.draw_row(panel, y, row)
+        if row.expected_effect is not None and self.scale.contains(log_ratio(row.expected_effect)):
+            expected = log_ratio(row.expected_effect)
+            panel.plot([expected] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
 
     @property
     def reference_note(self) -> str:
@@ -274,7 +167,7 @@ class EffectsFigure(RowsFigure):
         if any(r.expected_effect is not None for r, _ in compared):
             parts.append("long tick: the true size of the known effect")
         bounds = [bound for _, v in compared for bound in (v.comparison.ci_family or v.comparison.ci95 or ())]
-        if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
+        if not all(self.scale.contains(log_ratio(bound)) for bound in bounds):
             parts.append("arrow head: the interval goes on beyond the axis")
         margin = margin_text(self.analysis.margin)
         parts.append(f"shaded: differences below ±{margin}, declared as too small to matter")
@@ -306,6 +199,7 @@ class NonInferiorityFigure(EffectsFigure):
         self.change_head = f"one-sided {base.level_text(analysis)} bound, blocks"
         self.margin_label = f"largest loss accepted, {margin_text(analysis.margin)}, declared before"
         self.margin_at = loss_at_margin(analysis.margin, direction(analysis.metric))
+        self.band = (min(self.margin_at, 0.0), max(self.margin_at, 0.0))
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
         """Return three texts of a row: loss that is excluded or found, deciding bound with blocks, errors."""
@@ -322,23 +216,16 @@ class NonInferiorityFigure(EffectsFigure):
             second_line = f"{word}: {errors.trials_with_errors} of {pluralize(errors.trials, 'trial')}"
         return verdict, change, second_line
 
-    def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the grid, a thin line at no difference, and a band of accepted losses with a thick line at its limit."""
-        top = self.top_in
-        axes.draw_ratio_grid(panel, ticks, top, bottom)
-        edge = axes.log_ratio(self.margin_at)
-        band = Rectangle((min(edge, 0), top), abs(edge), bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3)
-        panel.add_patch(band)
-        for position, width in ((0.0, 0.8), (edge, 1.8)):
-            panel.plot([position] * 2, [top, bottom], color=palette.INK, linewidth=width, zorder=-2,
-                       solid_capstyle="butt")  # fmt: skip
+    def draw_limit(self, panel: Axes) -> None:
+        """Draw a thick line at the largest accepted loss."""
+        panel.axvline(log_ratio(self.margin_at), color=palette.INK, linewidth=1.8, zorder=-2)
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
         """Draw the interval thin and the deciding bound as a thick tick; harness checks as in the effect plot."""
         verdict, scale = row.verdict, self.scale
         if verdict is None or not verdict.one_sided_bounds:
             return super().draw_row(panel, y, row)
-        style, bounds = palette.row_style(row), [axes.log_ratio(end) for end in verdict.one_sided_bounds]
+        style, bounds = palette.row_style(row), [log_ratio(end) for end in verdict.one_sided_bounds]
         ends = [min(max(bound, scale.low + scale.padding), scale.high - scale.padding) for bound in bounds]
         panel.plot(ends, [y, y], color=style.edge, linewidth=1.3, solid_capstyle="butt", zorder=3)
         decides = verdict.kind == "worse"
@@ -346,7 +233,7 @@ class NonInferiorityFigure(EffectsFigure):
             panel.plot([ends[decides]] * 2, [y - 0.1, y + 0.1], color=style.edge, linewidth=3.4, zorder=3)
         interval = (min(verdict.one_sided_bounds), max(verdict.one_sided_bounds))
         axes.draw_arrow_heads(panel, scale, y, interval, style.edge)
-        estimate = axes.log_ratio(verdict.comparison.effect or 0.0)
+        estimate = log_ratio(verdict.comparison.effect or 0.0)
         if scale.contains(estimate):
             panel.plot([estimate], [y], zorder=4, **base.marker_props(style, 7.4))
 
@@ -370,7 +257,7 @@ class NonInferiorityFigure(EffectsFigure):
         )
         verdicts = [row.verdict for row in self.analysis.of_kind("treatment") if row.verdict]
         bounds = [bound for verdict in verdicts for bound in verdict.one_sided_bounds or ()]
-        if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
+        if not all(self.scale.contains(log_ratio(bound)) for bound in bounds):
             text += "; arrow head: it goes on beyond the axis"
         has_known_effect = any(row.expected_effect is not None for row in self.rows if row.is_compared)
         text += "; long tick: the true size of the known effect." if has_known_effect else "."
@@ -386,14 +273,6 @@ class NonInferiorityFigure(EffectsFigure):
             if row.verdict
         ]
         return head, " ".join(rows)
-
-
-def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> axes.RatioScale:
-    """Return an axis long enough for the rows' intervals; intervals much wider than the decided effects are cut."""
-    compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
-    intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
-    decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-    return ratio_scale(intervals, expected, [*decided, *expected], margin)
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:

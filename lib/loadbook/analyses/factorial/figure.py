@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from loadbook.analyses.effects.figure import EDGE_IN, change_text, interval_help, interval_scale
+from loadbook.analyses.effects.figure import change_text, interval_help
 from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,
@@ -21,33 +19,15 @@ from loadbook.analyses.factorial.text import (
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
-from loadbook.report.figures import axes, base
-from loadbook.stats.results import AnalysisRow
-from loadbook.stats.text import direction_words, margin_text
+from loadbook.report.figures import axes, base, forest
+from loadbook.report.figures.rows import Cell, Row
+from loadbook.report.ratios import RatioScale
+from loadbook.stats.text import margin_text
 
-HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN = 0.4, 0.72, 0.3, 0.42
-NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3
+NAME_LETTERS, REASON_LETTERS, LEVEL_LETTERS = 30, 32, 14
 MAIN_TITLE, PAIR_TITLE = "each alone, all else averaged", "pairs: change of the first’s effect"
-PANEL_IN, PANEL_WIDTH_IN, PANEL_LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85  # sizes of the interaction plots
+SIDE_IN, PANEL_IN = 2.6, 2.25  # width and height of the interaction plots
 LEVEL_STYLES = {False: palette.AA, True: palette.BASELINE}  # lines for the second factor at its low and high level
-SMALL_PT, ALIAS_PT = base.LETTER_PT - 0.6, base.LETTER_PT - 1.2
-
-
-@dataclass(frozen=True)
-class FactorialLine:
-    """One row of the figure: an effect with its wrapped texts, and the row's height in inches."""
-
-    row: AnalysisRow
-    name: str
-    aliases: str
-    verdict: str
-    change: str
-    height: float
-
-    @property
-    def change_pt(self) -> float:
-        """The font size of the change, or of the reason why there is none."""
-        return base.LETTER_PT if self.row.is_compared else base.LETTER_PT - 0.8
 
 
 class FactorialFigure(base.ReportFigure):
@@ -58,109 +38,68 @@ class FactorialFigure(base.ReportFigure):
         self.metric = get_metric(self.analysis.metric)
         self.change_head = f"change ({base.level_text(self.analysis)} interval)"
 
-    def _draw(self) -> base.Sheet:
-        groups = [[self._line(e) for e in group] for group in (self.result.main_effects, self.result.interactions)]
-        lines, plots = [line for group in groups for line in group], self.result.interaction_plots
-        bottom = HEAD_IN + sum(line.height for line in lines) + TITLE_IN * sum(map(bool, groups))
-        sheet = base.Sheet(max(bottom + FOOT_IN, HEAD_IN + len(plots) * PANEL_IN))
-        left, right = self._edges(lines)
-        rows = [line.row for line in lines]
-        panel, scale = sheet.rows_panel(left, HEAD_IN, right, bottom), interval_scale(rows, self.analysis.margin)
-        ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, self.analysis.margin)
-        axes.draw_ratio_background(panel, self.analysis.margin, ticks, HEAD_IN, bottom)
-        self._write_head(sheet, scale, (left, right))
-        y = HEAD_IN
-        for title, group in zip((MAIN_TITLE, PAIR_TITLE), groups, strict=True):
-            if group:
-                sheet.text(EDGE_IN, y + 0.17, title, size=SMALL_PT, colour=palette.SOFT)
-                sheet.rule(EDGE_IN, left - 0.1, y + TITLE_IN - 0.02)
-                y += TITLE_IN
-            for line in group:
-                middle = y + line.height / 2
-                if line.row.is_compared and line.row.verdict:
-                    axes.draw_interval(panel, scale, middle, line.row, line.row.verdict.comparison, tick=0.075)
-                _write_line(sheet, line, middle, (left, right))
-                y += line.height
+    def _draw(self) -> base.Drawing:
+        rows, plots = list[Row](), self.result.interaction_plots
+        for title, effects in ((MAIN_TITLE, self.result.main_effects), (PAIR_TITLE, self.result.interactions)):
+            if effects:
+                rows.append(Row(Cell(title, colour=palette.SOFT, size=base.SMALL_PT), is_title=True))
+            rows += [self._row(effect) for effect in effects]
+        margin = self.analysis.margin
         title = f"change in {base.metric_label(self.metric, self.analysis.statistic)} (ratio, log scale)"
-        title = base.wrap(f"{title}, {self.result.blocks}{NBSP}blocks", max(right - left, 3.0), sheet.size)
-        middle = max((left + right) / 2, 1.6)
-        sheet.text(middle, bottom + 0.28, title, colour=palette.SOFT, align="center", va="top")
-        for number, plot in enumerate(plots):
-            self._draw_interaction(sheet, plot, base.WIDTH_IN - SIDE_IN, 0.1 + number * PANEL_IN)
-        return sheet
+        drawing = forest.draw_forest(
+            rows, (self.change_head,), self.scale, f"{title}, {self.result.blocks}{NBSP}blocks", margin=margin,
+            band=(-margin, margin), margin_label=f"margin ±{margin_text(margin)}", metric=self.analysis.metric,
+            side_in=SIDE_IN if plots else 0.0, least_in=PANEL_IN * len(plots),
+        )  # fmt: skip
+        if plots:
+            panels = drawing.side.subplots(len(plots), squeeze=False, sharey=True)[:, 0]
+            for panel, plot in zip(panels, plots, strict=True):
+                self._draw_interaction(panel, plot)
+        return drawing
 
-    def _line(self, effect: FactorialEffect) -> FactorialLine:
+    @property
+    def scale(self) -> RatioScale:
+        """The axis of the effects."""
+        return forest.interval_scale([effect_row(e) for e in self.result.effects], self.analysis.margin)
+
+    def _row(self, effect: FactorialEffect) -> Row:
         row = effect_row(effect)
-        name = base.wrap(base.drawable(effect.label, "?"), NAME_IN, base.LETTER_PT, True)
-        aliases = base.wrap("or " + ", or ".join(effect.aliases), NAME_IN, ALIAS_PT, lines=3) if effect.aliases else ""
-        change = change_text(row, blocks=False)
-        change = change if row.is_compared else base.wrap(change, NAME_IN - 0.1, base.LETTER_PT - 0.8, lines=3)
-        changes_height = base.text_height(base.LETTER_PT, change.count("\n") + 2)
-        height = max(ROW_IN, _names_height(name, aliases) + 0.1, changes_height + 0.08)
+        aliases = base.fold("or " + ", or ".join(effect.aliases), NAME_LETTERS + 4, 3) if effect.aliases else ""
+        name = Cell(base.fold(base.drawable(effect.label, "?"), NAME_LETTERS), aliases, bold=True)
+        change = base.fold(change_text(row, blocks=False), REASON_LETTERS, 3)
         word = palette.row_word(row, self.metric)
         if len(effect.names) == 2:  # a pair is better or worse together, not faster or slower
             word = INTERACTION_TEXTS.get(effect.verdict.kind, word)
-        return FactorialLine(row, name, aliases, f"{palette.row_glyph(row)} {word}", change, height)
+        verdict = f"{palette.row_glyph(row)} {word}"
+        cell = Cell(verdict, change, bold=True, colour=palette.row_text_colour(row), note_colour=palette.INK)
 
-    def _edges(self, lines: Sequence[FactorialLine]) -> tuple[float, float]:
-        """Return left and right edge of the effect plot in inches: between names and verdicts."""
-        names = max(
-            base.max_text_width([line.name for line in lines], base.LETTER_PT, True),
-            base.max_text_width([line.aliases for line in lines], ALIAS_PT),
-        )
-        results = max(
-            base.max_text_width([line.verdict for line in lines], base.LETTER_PT, True),
-            base.max_text_width([line.change for line in lines], base.LETTER_PT),
-            base.text_width(self.change_head, SMALL_PT),
-        )
-        side = SIDE_IN + GAP_IN if self.result.interaction_plots else EDGE_IN
-        return max(names, 1.95) + 0.22, base.WIDTH_IN - side - results - 0.14
+        def draw(panels: Sequence[Axes], y: float) -> None:
+            if row.is_compared and row.verdict:
+                axes.draw_interval(panels[0], self.scale, y, row, row.verdict.comparison, tick=0.075)
 
-    def _write_head(self, sheet: base.Sheet, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
-        """Write above the plot which direction is better or worse and, at zero, the margin."""
-        left, right = edges
-        above, below, *_ = direction_words(self.analysis.metric)
-        margin, y = f"margin ±{margin_text(self.analysis.margin)}", HEAD_IN - 0.08
-        half = base.text_width(margin, SMALL_PT) / 2
-        middle = min(max(scale.to_inches(0, left, right), left + half), right - half)
-        for x, line, text, align in (
-            (middle, y, margin, "center"),
-            (left, y - base.text_height(SMALL_PT), f"← {below}", "left"),
-            (right, y - base.text_height(SMALL_PT), f"{above} →", "right"),
-            (right + 0.12, y, self.change_head, "left"),
-        ):
-            sheet.text(x, line, text, size=SMALL_PT, colour=palette.SOFT, align=align, va="baseline")  # type: ignore[arg-type]
+        return Row(name, (cell,), draw)
 
-    def _draw_interaction(self, sheet: base.Sheet, plot: InteractionPlot, left: float, top: float) -> None:
+    def _draw_interaction(self, panel: Axes, plot: InteractionPlot) -> None:
         """Draw one interaction plot: a line per level of the second factor over both levels of the first."""
-        bottom, right, size = top + PANEL_IN - 0.56, left + PANEL_WIDTH_IN - LABEL_IN, SMALL_PT
         first, second = (self.result.factor_labels[name] for name in plot.effect.names)
         first_name, second_name = (base.drawable(name, "?") for name in plot.effect.names)
         bounds = [bound for p in self.result.interaction_plots for _, ci in p.cell_means.values() for bound in ci]
         limits = axes.value_range(pd.Series(bounds), pad=0.12)  # all panels share their y axis
-        unit, title_pt = axes.axis_unit(self.metric, limits[1]), base.LETTER_PT - 1.4
-        title = base.wrap(base.drawable(plot.effect.label, "?"), PANEL_WIDTH_IN, size, True)
-        sheet.text(left, top + 0.06, title, size=size, bold=True, va="top")
-        top += 0.1 + base.text_height(size, base.line_count(title))
+        unit = axes.axis_unit(self.metric, limits[1])
+        panel.set_title(base.fold(base.drawable(plot.effect.label, "?"), 20), size=base.SMALL_PT)
         title = axes.value_axis_title(self.metric, self.analysis.statistic, unit, short=True)
-        title = base.wrap(title, PANEL_WIDTH_IN, title_pt)
-        sheet.text(left, top + 0.02, title, size=title_pt, colour=palette.SOFT, va="top")
-        top += 0.12 + base.text_height(title_pt, base.line_count(title))
-        panel = sheet.panel(left + PANEL_LEFT_IN, top, right, bottom)
-        axes.set_value_y_axis(panel, limits, unit, bottom - top)
+        panel.set_ylabel(base.fold(title, 26, 4), size=base.SMALLEST_PT)
+        axes.set_value_scale(panel.yaxis, limits, unit)
         panel.set_xlim(-0.25, 1.35)
-        axes.set_ticks(panel.xaxis, [0, 1], [base.drawable(level, "?") for level in (first.low, first.high)])
-        ends = [math.log(_draw_level(panel, plot, high)) for high in (False, True)]
-        wanted = [float(np.interp(end, np.log(limits), (bottom, top))) for end in ends]
-        places = base.avoid_overlap(wanted, [base.text_height(size) + 0.02] * 2, top + 0.1, bottom + 0.05)
-        head = base.shorten(second_name, LABEL_IN + 0.05, size)
-        sheet.text(right - 0.06, min(places) - base.text_height(size) - 0.03, head, size=size, colour=palette.SOFT)
-        for place, level, style in zip(places, (second.low, second.high), LEVEL_STYLES.values(), strict=True):
-            label = f"{style.glyph} {base.shorten(base.drawable(level, '?'), LABEL_IN - 0.1, size)}"
-            sheet.text(right - 0.06, place, label, size=size)
-        middle = (left + PANEL_LEFT_IN + right) / 2
-        foot = base.shorten(first_name, 2 * min(middle - left, left + PANEL_WIDTH_IN - middle), size)
-        sheet.text(middle, bottom + 0.32, foot, size=size, align="center")
+        levels = [base.fold(base.drawable(level, "?"), LEVEL_LETTERS) for level in (first.low, first.high)]
+        axes.set_ticks(panel.xaxis, [0, 1], levels)
+        lines = [_draw_level(panel, plot, high) for high in (False, True)]
+        names = [base.fold(base.drawable(level, "?"), LEVEL_LETTERS) for level in (second.low, second.high)]
+        order = sorted((0, 1), key=lambda high: -plot.cell_means[(True, bool(high))][0])
+        panel.legend([lines[k] for k in order], [names[k] for k in order], loc="center left", bbox_to_anchor=(1, 0.5),
+                     title=base.fold(second_name, LEVEL_LETTERS), title_fontsize=base.SMALL_PT, handlelength=1,
+                     borderaxespad=0.3)  # fmt: skip
+        panel.set_xlabel(base.fold(first_name, NAME_LETTERS), size=base.SMALL_PT)
 
     @property
     def caption(self) -> str:
@@ -195,36 +134,13 @@ class FactorialFigure(base.ReportFigure):
         return f"Effects of {len(self.result.design.names)} factors and their pairs.", f"{effects}"
 
 
-def _names_height(name: str, aliases: str) -> float:
-    """Return the height of an effect's name and the aliases below it, in inches."""
-    texts = ((base.LETTER_PT, name), (ALIAS_PT, aliases))
-    return sum(base.text_height(size, base.line_count(text)) for size, text in texts)
-
-
-def _write_line(sheet: base.Sheet, line: FactorialLine, middle: float, edges: tuple[float, float]) -> None:
-    left, right = edges[0] - 0.14, edges[1] + 0.12
-    if line.aliases:
-        half = (
-            base.text_height(base.LETTER_PT, base.line_count(line.name))
-            + base.text_height(ALIAS_PT, base.line_count(line.aliases))
-        ) / 2
-        sheet.text(left, middle - half, line.name, bold=True, align="right", va="top")
-        sheet.text(left, middle + half, line.aliases, size=ALIAS_PT, colour=palette.SOFT, align="right", va="bottom")
-    else:
-        sheet.text(left, middle, line.name, bold=True, align="right")
-    half = (base.text_height(base.LETTER_PT) + base.text_height(line.change_pt, line.change.count("\n") + 1)) / 2
-    colour = palette.row_text_colour(line.row)
-    sheet.text(right, middle - half, line.verdict, bold=True, colour=colour, va="top")
-    sheet.text(right, middle + half, line.change, size=line.change_pt, va="bottom")
-
-
-def _draw_level(panel: Axes, plot: InteractionPlot, high: bool) -> float:
-    """Draw the first factor's line at one level of the second; return the value at its right end."""
+def _draw_level(panel: Axes, plot: InteractionPlot, high: bool) -> Line2D:
+    """Draw the first factor's line at one level of the second; return its marks, for the key."""
     points = [plot.cell_means[(level, high)] for level in (False, True)]
     shift = 0.03 if high else -0.03  # so that the intervals of the two lines do not overlap
     places = [x + shift for x in (0, 1)]
-    panel.plot(places, [math.log(v) for v, _ in points], color=palette.INK, linewidth=1.3, zorder=1)
+    panel.plot(places, [value for value, _ in points], color=palette.INK, linewidth=1.3, zorder=1)
     for x, (_, interval) in zip(places, points, strict=True):
-        panel.plot([x, x], [math.log(b) for b in interval], color=palette.INK, linewidth=2.2, zorder=2)
-    panel.plot(places, [math.log(v) for v, _ in points], **base.marker_props(LEVEL_STYLES[high], 6.5), zorder=3)
-    return points[1][0]
+        panel.plot([x, x], interval, color=palette.INK, linewidth=2.2, zorder=2)
+    marks = base.marker_props(LEVEL_STYLES[high], 6.5)
+    return panel.plot(places, [value for value, _ in points], **marks, zorder=3)[0]

@@ -2,6 +2,8 @@
 
 - `base`: base class `ReportFigure`, the sheet, compact SVG, measuring and wrapping of text
 - `axes`: log axes of ratios and values, ticks, intervals
+- `rows`: names, panels and columns of text in rows
+- `forest`: rows with an interval on one axis of ratios
 - `tracks`: host metrics of several trials on one time axis
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial

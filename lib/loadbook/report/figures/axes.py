@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, Locator, MaxNLocator, NullLocator
 
 from loadbook.core.metrics import Metric
 from loadbook.report import palette
@@ -29,6 +29,7 @@ from loadbook.stats.results import AnalysisRow, Comparison, Interval
 _INCREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
 _DECREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 EFFECTS = (*(-d for d in reversed(_DECREASES)), 0.0, *_INCREASES)
+LABEL_ROOM = 1.15  # of a label on a ratio axis: in labels of three letters
 SHORT_AXIS_RATIO = 4.0  # a log axis whose ends have a smaller ratio has evenly spaced tick values
 DASHED: Any = (0, (4, 2))
 
@@ -85,6 +86,48 @@ def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequenc
 def set_effect_ticks(axis: Axis, effects: Sequence[float]) -> None:
     """Set the ticks of a ratio axis at these effects."""
     set_ticks(axis, [log_ratio(e) for e in effects], [effect_label(e) for e in effects])
+
+
+class RatioLocator(Locator):
+    """Ticks of a ratio axis at round effects: 0, the outermost two, the margin's, and others as far as there is room.
+
+    A tick's room is that of a usual label (`Axis.get_tick_space`), so texts need not be measured.
+    """
+
+    def __init__(self, margin: float = 0.0) -> None:
+        self.margin = margin
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the axis' present range."""
+        return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks, as positions on the axis, between two positions."""
+        space = self.axis.get_tick_space() if self.axis else 9
+        apart = (vmax - vmin) * LABEL_ROOM / max(2, space)
+        inside = [e for e in EFFECTS if vmin <= log_ratio(e) <= vmax]
+        by_size = sorted(filter(None, inside), key=lambda e: (-abs(log_ratio(e)), e))
+        ticks = list[float]()
+        for effect in (0.0, *by_size[:2], -self.margin, self.margin, *by_size):
+            at = log_ratio(effect)
+            if vmin <= at <= vmax and all(abs(at - tick) >= apart for tick in ticks):
+                ticks.append(at)
+        return sorted(ticks)
+
+
+def set_ratio_scale(axis: Axis, scale: RatioScale, margin: float) -> None:
+    """Make `axis` a ratio axis with grid lines, whose positions are log(1 + effect)."""
+    (axis.axes.set_xlim if isinstance(axis, XAxis) else axis.axes.set_ylim)(scale.low, scale.high)
+    axis.set_major_locator(RatioLocator(margin))
+    axis.set_major_formatter(FuncFormatter(lambda at, _: effect_label(math.expm1(at))))
+    axis.grid(visible=True, color=palette.GRID, linewidth=0.8)
+    axis.axes.set_axisbelow(True)
+
+
+def draw_margin(panel: Axes, low: float, high: float) -> None:
+    """Draw the margin band between two effects, and a line at zero, on a ratio axis."""
+    panel.axvspan(log_ratio(low), log_ratio(high), facecolor=palette.BAND, linewidth=0, zorder=-3)
+    panel.axvline(0, color=palette.INK, linewidth=1.1, zorder=-2)
 
 
 def set_ratio_axis(
@@ -162,6 +205,34 @@ def set_value_y_axis(axes: Axes, limits: Interval, unit: AxisUnit, height_in: fl
     axes.set_ylim(math.log(limits[0]), math.log(limits[1]))
     ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, max(3, round(height_in / 0.3)))
     set_ticks(axes.yaxis, [math.log(t * unit.divisor) for t in ticks], [f"{t:,.6g}" for t in ticks])
+
+
+class ValueLocator(Locator):
+    """Round ticks of a log axis of values, in multiples of a unit (as of `value_ticks`)."""
+
+    def __init__(self, unit: AxisUnit) -> None:
+        self.unit = unit
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the axis' present range."""
+        return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two values."""
+        space = self.axis.get_tick_space() if self.axis else 9
+        most = round(min(9, max(3, space / LABEL_ROOM)))
+        low, high = vmin / self.unit.divisor, vmax / self.unit.divisor
+        return [tick * self.unit.divisor for tick in value_ticks(low, high, most)]
+
+
+def set_value_scale(axis: Axis, limits: Interval, unit: AxisUnit) -> None:
+    """Make `axis` a log axis of values (base units, > 0) written in `unit`."""
+    is_x = isinstance(axis, XAxis)
+    (axis.axes.set_xscale if is_x else axis.axes.set_yscale)("log")
+    (axis.axes.set_xlim if is_x else axis.axes.set_ylim)(*limits)
+    axis.set_major_locator(ValueLocator(unit))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit.divisor:,.6g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def value_axis_title(metric: Metric, statistic: str, unit: AxisUnit, short: bool = False) -> str:

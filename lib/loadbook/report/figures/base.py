@@ -11,6 +11,7 @@ import base64
 import functools
 import io
 import re
+import textwrap
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -38,10 +39,17 @@ from loadbook.stats.results import Analysis, AnalysisRow
 FONT = "DejaVu Sans"
 LINE_SPACING = 1.25
 WIDTH_IN = 8.75
-LETTER_PT, SMALLEST_PT = 9.6, 7.5
+LETTER_PT, SMALL_PT, SMALLEST_PT = 9.6, 9.0, 7.5
 _STYLE: dict[Any, Any] = {
     "font.family": FONT, "svg.fonttype": "path", "svg.hashsalt": "loadbook", "text.parse_math": False,
-    "axes.unicode_minus": True,
+    "axes.unicode_minus": True, "font.size": LETTER_PT, "axes.labelsize": LETTER_PT, "axes.titlesize": LETTER_PT,
+    "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.labelcolor": palette.SOFT,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.facecolor": "none",
+    "axes.edgecolor": palette.RULE, "axes.linewidth": 0.8, "legend.fontsize": SMALL_PT, "legend.frameon": False,
+    "xtick.labelsize": LETTER_PT, "ytick.labelsize": LETTER_PT, "xtick.color": palette.RULE,
+    "ytick.color": palette.RULE, "xtick.labelcolor": palette.SOFT, "ytick.labelcolor": palette.SOFT,
+    "xtick.major.size": 3, "ytick.major.size": 3, "xtick.major.width": 0.8, "ytick.major.width": 0.8,
+    "xtick.major.pad": 3, "ytick.major.pad": 3, "lines.solid_capstyle": "butt",
 }  # fmt: skip
 
 
@@ -64,17 +72,20 @@ class ReportFigure(ABC):
     """
 
     @abstractmethod
-    def _draw(self) -> Sheet:
-        """Return the finished sheet; it is called within `house_style`."""
+    def _draw(self) -> Sheet | Drawing:
+        """Return the finished drawing; it is called within `house_style`."""
 
     def draw(self) -> Figure:
         """Return the picture as a matplotlib figure, independent of the style that the notebook has set."""
         return self.draw_sheet().figure
 
-    def draw_sheet(self) -> Sheet:
-        """Return the sheet, which has the picture and its areas with hover texts."""
+    def draw_sheet(self) -> Sheet | Drawing:
+        """Return the drawing, which has the picture and its areas with hover texts."""
         with house_style():
-            return self._draw()
+            drawing = self._draw()
+            if isinstance(drawing, Drawing):
+                drawing.finish()
+            return drawing
 
     def rows_html(self) -> Markup:
         """Return the rows of the picture as HTML for screens narrower than the picture; empty if it has no rows."""
@@ -100,6 +111,28 @@ class ReportFigure(ABC):
         """The caption and the numbers of the figure, for readers who cannot see the picture."""
         subject, numbers = self.description
         return " ".join(filter(None, (subject, self.caption, numbers)))
+
+
+class Drawing:
+    """A matplotlib figure of the page's width, arranged by matplotlib's constrained layout."""
+
+    def __init__(self, height_in: float) -> None:
+        self.figure = Figure(figsize=(WIDTH_IN, height_in), dpi=100, facecolor=palette.BACKGROUND, layout="constrained")
+        self.hover_areas: list[HoverArea] = []
+
+    def finish(self) -> None:
+        """Compute the layout once; figures that are saved have the same."""
+        engine = self.figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(self.figure)
+        self.figure.set_layout_engine("none")
+
+    def hover(self, axes: Axes, xs: tuple[float, float], ys: tuple[float, float], text: str) -> None:
+        """Add a hover text to a part of a finished panel: fractions of its width, and y values of its data."""
+        corners = axes.get_yaxis_transform().transform(list(zip(xs, ys, strict=True)))
+        (left, top), (right, bottom) = self.figure.transFigure.inverted().transform(corners)
+        low, high = sorted((top, bottom))
+        self.hover_areas.append(HoverArea(100 * left, 100 * (1 - high), 100 * (right - left), 100 * (high - low), text))
 
 
 class Sheet:
@@ -266,6 +299,11 @@ def drawable(name: str, fallback: str) -> str:
     if name and all(map(_has_glyph, name)):
         return name
     return "".join(c if _has_glyph(c) else "?" for c in fallback)
+
+
+def fold(text: str, letters: int, lines: int = 2) -> str:
+    """Break `text` into at most `lines` lines of at most so many letters; the rest is cut to `…`."""
+    return "\n".join(textwrap.wrap(text, letters, max_lines=lines, placeholder="…"))
 
 
 def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
