@@ -20,7 +20,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.figures import axes
-from loadbook.report.figures.base import WIDTH_IN, Sheet, compact_svg, house_style, marker_props, to_svg
+from loadbook.report.figures.base import WIDTH_IN, Sheet, house_style, marker_props
+from loadbook.report.figures.svg import compact_svg, to_svg
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.stats.sequential import detectable_effect

@@ -267,9 +267,10 @@ def _row_html(table: Table, row: Iterable[Any]) -> Markup:
 
 
 def _picture_html(figure: ReportFigure) -> Markup:
-    from loadbook.report.figures.base import svg_data_uri  # imports matplotlib
+    from loadbook.report.figures.svg import svg_data_uri  # imports matplotlib
 
     sheet = figure.draw_sheet()
+    source = Markup(svg_data_uri(sheet.figure))  # noqa: S704 - percent-encoded
     areas = (
         Markup(
             '<span aria-hidden="true" title="{}" style="left:{:.2f}%;top:{:.2f}%;width:{:.2f}%;height:{:.2f}%"></span>'
@@ -280,7 +281,7 @@ def _picture_html(figure: ReportFigure) -> Markup:
         '<figure>\n{}<div class="scroll" tabindex="0" role="region" aria-label="Figure"><div class="picture">\n'
         '<img src="{}" alt="{}">\n{}\n</div></div>\n<figcaption><b>{}</b> {}</figcaption>\n</figure>'
     ).format(
-        figure.rows_html(), svg_data_uri(sheet.figure), clean(figure.alt_text), Markup("").join(areas),
+        figure.rows_html(), source, clean(figure.alt_text), Markup("").join(areas),
         clean(figure.caption), clean(figure.help),
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_history_page_of_two_runs_has_figure_and_links(two, monkeypatch):
     assert failed == []
     assert said == [f"{STUDY}: notebook history, 2 runs"]
     html = page.read_text(encoding="utf-8")
-    assert html.count("data:image/svg+xml;base64,") == 1
+    assert html.count("data:image/svg+xml,") == 1
     assert "<script" not in html
     assert "Did the conclusion change, and what else changed with it?" in html
     assert "4 earlier runs" in html

@@ -34,7 +34,7 @@ def chrome(tmp_path_factory):
 
 def test_explore_notebook_runs_to_its_end(lab, chrome):
     html = run_to_its_end(chrome, lab, "explore")
-    assert html.count("data:image/svg+xml;base64,") == 1
+    assert html.count("data:image/svg+xml,") == 1
     wait_until(lambda: chrome.value(SHOWN) >= 1)
     assert chrome.value("getComputedStyle(document.querySelector('.lb.cell')).fontFamily").startswith("system-ui")
 

@@ -26,7 +26,8 @@ def page(made, request):
 
 def test_exported_page_has_no_external_or_active_content(page):
     assert forbidden_content(page) == []
-    assert not re.search(r"https?://|<script|javascript:|@import|<link", page, re.IGNORECASE)
+    named = re.sub(r"xmlns(:xlink)?='http://www\.w3\.org/[a-z0-9/]+'", "", page)  # names of SVG, which nobody fetches
+    assert not re.search(r"https?://|<script|javascript:|@import|<link", named, re.IGNORECASE)
 
 
 def test_exported_page_head_is_complete(page):
@@ -57,7 +58,7 @@ def test_every_figure_has_caption_and_alt_text(soup):
         assert (
             box.img is image and box["tabindex"] == "0"
         )  # a picture that is wider than the screen scrolls by keys, too
-        assert image["src"].startswith("data:image/svg+xml;base64,")
+        assert image["src"].startswith("data:image/svg+xml,")
         assert figure.figcaption.b.get_text(strip=True).endswith((".", "?", "!"))
         assert b"<script" not in base64.b64decode(image["src"].split(",")[1])
 

@@ -16,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import loadbook
 from loadbook.analyses.balancers.figure import ScalingFigure
 from loadbook.analyses.balancers.page import BalancersPage
-from loadbook.report.figures.base import SMALLEST_PT, to_svg
+from loadbook.report.figures.base import SMALLEST_PT
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.parameters import parse_literals
 from loadbook.report.prices import Price, compute_prices, price_sentence

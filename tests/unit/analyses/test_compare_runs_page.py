@@ -17,7 +17,7 @@ from figure_legibility import must_be_legible
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
-from loadbook.report.figures import base
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -242,7 +242,7 @@ def test_compare_runs_page_escapes_texts_and_has_all_sections(cases: dict[str, C
 
 
 def test_figure_bytes_are_reproducible(page: ComparePage) -> None:
-    first, second = (base.to_svg(RunComparisonFigure(page.result).draw()) for _ in range(2))
+    first, second = (to_svg(RunComparisonFigure(page.result).draw()) for _ in range(2))
     assert first == second and len(first) < 150_000
 
 

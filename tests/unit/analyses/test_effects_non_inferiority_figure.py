@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from effort import some
 from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.report import verdicts
-from loadbook.report.figures.base import to_svg
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.nodes import to_text
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.verdict import decide_verdict

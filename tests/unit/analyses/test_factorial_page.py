@@ -19,6 +19,7 @@ from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage, follow_up_study
 from loadbook.core.errors import UsageError
 from loadbook.report.figures import base
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.parameters import parse_literals
 from loadbook.store.tables import load_run
@@ -87,7 +88,7 @@ def test_factorial_figure_has_a_panel_per_interaction() -> None:
 
 
 def test_figure_bytes_are_reproducible() -> None:
-    first, second = (base.to_svg(FactorialFigure(found_of("pairs")).draw()) for _ in range(2))
+    first, second = (to_svg(FactorialFigure(found_of("pairs")).draw()) for _ in range(2))
     assert first == second and len(first) < 200_000
 
 

@@ -21,7 +21,7 @@ from loadbook.analyses.history.compute import (
 from loadbook.analyses.history.figure import MAX_GAP, MOST_PANELS, HistoryFigure, date_axis
 from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns
-from loadbook.report.figures.base import to_svg
+from loadbook.report.figures.svg import to_svg
 from loadbook.store.run_record import ConditionChange
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0

@@ -18,7 +18,7 @@ from loadbook.analyses.noise import (
     noise_headline,
     relabelling_sentence,
 )
-from loadbook.report.figures import base
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.store.tables import load_run
 from mock_project import Arm, make_project
@@ -78,7 +78,7 @@ def test_noise_figure_texts_match_the_data(records, case):
 
 
 def test_figure_bytes_are_reproducible(records):
-    first, second = (base.to_svg(NoiseFigure(records["calm"]).draw()) for _ in range(2))
+    first, second = (to_svg(NoiseFigure(records["calm"]).draw()) for _ in range(2))
     assert first == second
     assert len(first) < 150_000
 

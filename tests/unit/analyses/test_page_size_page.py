@@ -21,6 +21,7 @@ from loadbook.analyses.page_size.figure import PageSizeFigure, bandwidth_ceiling
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import UsageError
 from loadbook.report.figures import base
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.html import forbidden_content
 from loadbook.report.parameters import parse_literals
 from loadbook.store.tables import load_run
@@ -87,7 +88,7 @@ def test_page_size_figure_bytes_are_reproducible() -> None:
     found = found_of("two tiers")
     letters = [bottleneck_letter(found, arm) for arm in found.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
-    first, second = (base.to_svg(PageSizeFigure(found).draw()) for _ in range(2))
+    first, second = (to_svg(PageSizeFigure(found).draw()) for _ in range(2))
     assert first == second and len(first) < 500_000
     assert bandwidth_ceiling(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import pictures
-from loadbook.report.figures.base import to_svg
+from loadbook.report.figures.svg import to_svg
 from loadbook.stats.verdict import decide_verdict
 
 DOCS = Path(__file__).parents[3] / "docs"

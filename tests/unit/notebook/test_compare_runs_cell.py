@@ -71,7 +71,7 @@ def test_notebook_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
 def test_notebook_cell_figure_equals_the_figure_of_the_report(run: Run) -> None:
     drawn = run.plot.two_runs()
     assert drawn.answer == "The effect of tcp_nopush on changed."
-    assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 1
+    assert drawn._repr_html_().count("data:image/svg+xml,") == 1
 
 
 def test_notebook_cell_compares_another_metric_and_a_subset_of_trials(run: Run, home: Layout) -> None:

@@ -24,6 +24,7 @@ from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
 from loadbook.report.figures.latency import LatencyFigure
 from loadbook.report.figures.order import OrderFigure
+from loadbook.report.figures.svg import to_svg
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
@@ -58,9 +59,9 @@ def test_figure_is_legible_and_its_captions_match_the_data(figure):
 def test_figure_bytes_are_reproducible_under_any_style(figure):
     import matplotlib as mpl
 
-    first = base.to_svg(make(figure, "plain").draw())
+    first = to_svg(make(figure, "plain").draw())
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none", "text.parse_math": True}):
-        second = base.to_svg(make(figure, "plain").draw())
+        second = to_svg(make(figure, "plain").draw())
     assert first == second
     assert first.startswith(b"<?xml") and b"<text" not in first and b"<script" not in first
     assert len(first) < (300_000 if figure == "trial_overlay" else 150_000)  # a line for every trial and resource

@@ -1,6 +1,7 @@
 """Figures of a run that several pages use; the figure of a single analysis is in the folder of that analysis.
 
-- `base`: base class `ReportFigure`, the sheet, compact SVG, measuring and wrapping of text
+- `base`: base class `ReportFigure`, the sheet, measuring and wrapping of text
+- `svg`: figures as compact SVG
 - `axes`: log axes of ratios and values, ticks, intervals
 - `rows`: names, panels and columns of text in rows
 - `forest`: rows with an interval on one axis of ratios

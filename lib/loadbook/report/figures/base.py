@@ -7,10 +7,7 @@ a figure is written.
 
 from __future__ import annotations
 
-import base64
 import functools
-import io
-import re
 import textwrap
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -209,54 +206,6 @@ def house_style() -> Iterator[None]:
     rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
     with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _STYLE):
         yield
-
-
-def to_svg(figure: Figure) -> bytes:
-    """Return the figure as SVG with letters as paths; the same figure gives the same bytes on every machine."""
-    out = io.BytesIO()
-    with house_style():
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
-
-
-def svg_data_uri(figure: Figure) -> str:
-    """Return the figure as a data URI that contains SVG."""
-    return "data:image/svg+xml;base64," + base64.b64encode(compact_svg(to_svg(figure).decode()).encode()).decode()
-
-
-def compact_svg(svg: str) -> str:
-    """Return an SVG of matplotlib in about half of its bytes without visible change, as pages have up to 30 figures.
-
-    Removed are: prologue, comments, metadata, unused names, white space, digits below 1/100 of a point, and styles that
-    many marks repeat.
-    """
-    svg = _REMOVABLE.sub("", svg)
-    svg = _LONG_NUMBER.sub(_round_number, svg)
-    svg = _PATH_DATA.sub(lambda path: _BLANKS_IN_PATH.sub("", path[0].replace("\n", " ")), svg)
-    svg = _SPACE_BETWEEN_TAGS.sub("><", _TRANSLATED_GLYPH.sub(r'\1 x="\2"/>', svg))
-    svg = _STYLE_ATTRIBUTE.sub(lambda style: _BLANK_IN_STYLE.sub(r"\1", style[0]), svg)
-    svg = _SAME_STYLE_RUN.sub(lambda run: f'<g style="{run[2]}">{run[0].replace(run[1], "")}</g>', svg)
-    return svg.replace("DejaVuSans", "f").replace("xlink:href", "href").strip()
-
-
-_REMOVABLE = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>"
-    r'| id="(?:text|line2d|patch|xtick|ytick|axes|figure|matplotlib\.axis|\w+Collection)_\d+"',
-    re.DOTALL,
-)
-_LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
-_PATH_DATA = re.compile(r'(?<= d=")[^"]*')
-_BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
-_TRANSLATED_GLYPH = re.compile(r'(?<="#DejaVuSans)(-[^"]*") transform="translate\((\S+) 0\)"/>')
-_STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"')
-_BLANK_IN_STYLE = re.compile(r"([:;]) ")
-_SAME_STYLE_RUN = re.compile(r'<use [^>]*( style="([^"]*)")/>(?:<use [^>]*\1/>)+')  # marks of equal style
-_SPACE_BETWEEN_TAGS = re.compile(r">\s+<")
-
-
-def _round_number(number: re.Match[str]) -> str:
-    value = float(number[0])
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.4g}"
 
 
 @functools.cache
