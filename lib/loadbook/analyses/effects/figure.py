@@ -218,7 +218,7 @@ class NonInferiorityFigure(EffectsFigure):
 
     def draw_limit(self, panel: Axes) -> None:
         """Draw a thick line at the largest accepted loss."""
-        panel.axvline(log_ratio(self.margin_at), color=palette.INK, linewidth=1.8, zorder=-2)
+        panel.axvline(log_ratio(self.margin_at), color=palette.INK, linewidth=1.8, zorder=0.7)
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
         """Draw the interval thin and the deciding bound as a thick tick; harness checks as in the effect plot."""

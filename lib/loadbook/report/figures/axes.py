@@ -127,7 +127,7 @@ def set_ratio_scale(axis: Axis, scale: RatioScale, margin: float) -> None:
 def draw_margin(panel: Axes, low: float, high: float) -> None:
     """Draw the margin band between two effects, and a line at zero, on a ratio axis."""
     panel.axvspan(log_ratio(low), log_ratio(high), facecolor=palette.BAND, linewidth=0, zorder=-3)
-    panel.axvline(0, color=palette.INK, linewidth=1.1, zorder=-2)
+    panel.axvline(0, color=palette.INK, linewidth=1.1, zorder=0.7)
 
 
 def set_ratio_axis(

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from loadbook.report.figures.base import house_style
 
+COARSE_PT = 10  # coordinates from here on have one decimal
+
 
 def to_svg(figure: Figure) -> bytes:
     """Return the figure as SVG with letters as paths; the same figure gives the same bytes on every machine."""
@@ -31,7 +33,7 @@ def svg_data_uri(figure: Figure) -> str:
 def compact_svg(svg: str) -> str:
     """Return an SVG of matplotlib in about a third of its bytes without visible change, as pages have up to 30 figures.
 
-    Removed are: prologue, comments, metadata, unused names and groups, white space, digits below 1/100 of a point (in
+    Removed are: prologue, comments, metadata, unused names and groups, white space, digits below 1/20 of a point (in
     the outlines of letters: below 1/400 of their size), and styles that many marks repeat.
     """
     svg = _GLYPH.sub(_round_glyph, _REMOVABLE.sub("", svg))
@@ -41,6 +43,8 @@ def compact_svg(svg: str) -> str:
     for space in _EMPTY_GLYPH.findall(svg):
         svg = re.sub(f'<use xlink:href="#{space}"[^>]*/>', "", svg)
     svg = _SPACE_BETWEEN_TAGS.sub("><", _EMPTY_GLYPH.sub("", svg))
+    names = {name: f"{name[0]}{number:x}" for number, name in enumerate(dict.fromkeys(_NAME.findall(svg)))}
+    svg = _NAME.sub(lambda name: names[name[0]], svg)
     svg = _STYLE_ATTRIBUTE.sub(lambda style: _BLANK_IN_STYLE.sub(r"\1", style[0]), svg)
     svg = _LONELY.sub(r"\1", _LONELY.sub(r"\1", svg))
     svg = _SAME_STYLE_RUN.sub(lambda run: f'<g style="{run[2]}">{run[0].replace(run[1], "")}</g>', svg)
@@ -56,6 +60,7 @@ _REMOVABLE = re.compile(
 )
 _GLYPH = re.compile(r'(<path id="DejaVuSans[^"]*" d=")([^"]*)(" transform="scale\()0\.015625')
 _GLYPH_COMMAND, _GLYPH_STEP = re.compile(r"([MLQz])([-\d ]*)"), 16
+_NAME = re.compile(r"(?<=[#\"])[mph][0-9a-f]{10}(?=[\")])")  # of a mark, a clipping path or a hatch
 _LONELY = re.compile(r"<g>(<(?:path|use) [^>]*/>)</g>")  # a group of one element
 _LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
 _PATH_DATA = re.compile(r'(?<= d=")[^"]*')
@@ -70,7 +75,9 @@ _SPACE_BETWEEN_TAGS = re.compile(r">\s+<")
 
 def _round_number(number: re.Match[str]) -> str:
     value = float(number[0])
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.4g}"
+    if abs(value) < 1:
+        return f"{value:.4g}"
+    return f"{value:.{1 if abs(value) >= COARSE_PT else 2}f}".rstrip("0").rstrip(".")
 
 
 def _round_glyph(glyph: re.Match[str]) -> str:
