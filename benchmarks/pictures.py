@@ -14,13 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_percent
+from loadbook.core.units import PERCENT, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import axes
-from loadbook.report.figures.base import WIDTH_IN, Sheet, house_style, marker_props
+from loadbook.report.figures.base import Drawing, house_style, marker_props
 from loadbook.report.figures.svg import compact_svg, to_svg
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, Verdict
@@ -68,17 +70,16 @@ def two_orders() -> list[Told]:
 
 def why_blocks() -> Figure:
     """Draw the simulated host twice, with two orders of the arms."""
-    sheet = Sheet(3.42)
-    for told, left in zip(two_orders(), (0.55, 4.75), strict=True):
-        right = left + 3.6
-        sheet.text(left, 0.14, told.title, bold=True)
-        _draw_slots(sheet.panel(left, 0.34, right, 1.8), told.order)
-        sheet.text((left + right) / 2, 2.1, "slot, in order of execution", colour=palette.SOFT, align="center")
-        _draw_found(sheet, told.comparison, left, right)
-    for x, style, name in ((7.75, ARMS[0], "A"), (8.15, ARMS[1], "B")):
-        sheet.marker(x, 0.14, style)
-        sheet.text(x + 0.1, 0.14, name)
-    return sheet.figure
+    figure = Drawing(3.42).figure
+    panels = figure.subplots(2, 2, height_ratios=(3, 1), sharex="row", sharey="row")
+    for (upper, lower), told in zip(panels.T, two_orders(), strict=True):
+        upper.set_title(told.title)
+        upper.set_xlabel("slot, in order of execution")
+        _draw_slots(upper, told.order)
+        _draw_found(lower, told.comparison)
+    key = [Line2D([], [], **marker_props(style, 6.0), label=name) for style, name in zip(ARMS, "AB", strict=True)]
+    panels[0, 1].legend(handles=key, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0)
+    return figure
 
 
 def _draw_slots(panel: Axes, order: np.ndarray) -> None:
@@ -87,54 +88,47 @@ def _draw_slots(panel: Axes, order: np.ndarray) -> None:
     for arm, style in enumerate(ARMS):
         panel.plot(slots[order == arm], values[order == arm], zorder=2, **marker_props(style, 6.5))
     panel.set_xlim(0.3, 2 * BLOCKS + 0.7)
-    axes.set_ticks(panel.xaxis, [1, 5, 10, 15, 20], ["1", "5", "10", "15", "20"])
-    ticks = [-0.05, -0.02, 0.0, 0.02, 0.05]
-    axes.set_effect_ticks(panel.yaxis, ticks)
+    panel.set_xticks([1, 5, 10, 15, 20])
     reach = 1.15 * np.abs(values).max()
-    panel.set_ylim(-reach, reach)
+    axes.set_ratio_scale(panel.yaxis, axes.RatioScale(-reach, reach), MARGIN)
+    panel.grid(visible=False)
 
 
-def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> None:
-    """Draw the interval of B compared with A over the margin band, and write the verdict beside it."""
+def _draw_found(panel: Axes, found: Comparison) -> None:
+    """Draw the interval of B compared with A over the margin band, and write the verdict above it."""
     verdict = decide_verdict(found, MARGIN)
     style = palette.VERDICTS[verdict.kind]
-    panel = sheet.panel(left, 2.6, right, 3.1)
-    scale = axes.RatioScale(math.log1p(-0.075), math.log1p(0.075))
-    panel.set_ylim(1, 0)
     panel.set_yticks([])
-    ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
-    axes.draw_ratio_background(panel, MARGIN, ticks, 0, 1)
+    axes.set_ratio_scale(panel.xaxis, axes.RatioScale(math.log1p(-0.075), math.log1p(0.075)), MARGIN)
+    axes.draw_margin(panel, -MARGIN, MARGIN)
     low, high = (math.log1p(bound) for bound in found.ci95 or (0.0, 0.0))
-    panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
+    panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6)
     panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **marker_props(style, 7.4))
     texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, get_metric(METRIC))
-    sheet.text(left, 2.44, "B against A:", colour=palette.SOFT)
-    said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
-    sheet.text(left + 0.92, 2.44, said, colour=style.text, bold=True)
+    panel.set_title(f"B against A: {style.glyph} {word}, {texts.change} ({texts.interval})", color=style.text)
 
 
 def turns() -> Figure:
     """Draw a block of three treatments one after the other, and in turns, with a slow moment of the host."""
-    sheet, rng = Sheet(1.72), np.random.default_rng(HOST)
+    figure, rng = Drawing(1.72).figure, np.random.default_rng(HOST)
     order = np.concatenate([rng.permutation(len(TURNS)) for _ in range(ROUNDS)])
     plans = {
         "one after the other: the slow moment hits one": np.repeat(range(len(TURNS)), ROUNDS),
         "in turns of some milliseconds: it hits all alike": order,
     }
-    for (title, lanes), left in zip(plans.items(), (0.55, 4.75), strict=True):
-        width, slots = 3.6, len(lanes)
-        sheet.text(left, 0.14, title, bold=True)
-        slow = [left + width * share for share in SLOW_MOMENT]
-        sheet.box(slow[0], 0.32, slow[1], 1.32, palette.BAND)
-        for lane, name in enumerate(TURNS):
-            y = 0.44 + 0.3 * lane
-            sheet.text(left - 0.12, y + 0.11, name, align="right")
-            for slot in np.flatnonzero(lanes == lane):
-                at = left + width * slot / slots
-                sheet.box(at, y, at + width / slots * 0.98, y + 0.22, (palette.INK, *TURN_COLOURS)[lane])
-        sheet.text((slow[0] + slow[1]) / 2, 1.42, "a slow moment of the host", colour=palette.SOFT, align="center")
-        sheet.text(left + width / 2, 1.6, "time within one block", colour=palette.SOFT, align="center")
-    return sheet.figure
+    for panel, (title, lanes) in zip(figure.subplots(1, 2, sharey=True), plans.items(), strict=True):
+        panel.set_title(title)
+        panel.axvspan(*(share * len(lanes) for share in SLOW_MOMENT), color=palette.BAND, linewidth=0)
+        panel.set_xticks([sum(SLOW_MOMENT) / 2 * len(lanes)], ["a slow moment of the host"], color=palette.SOFT)
+        panel.set_xlabel("time within one block")
+        panel.set_yticks(range(len(TURNS)), TURNS, color=palette.INK)
+        panel.tick_params(length=0, labelleft=True)
+        panel.spines["bottom"].set_visible(False)
+        panel.margins(x=0)
+        colours = np.array([palette.INK, *TURN_COLOURS])[lanes]
+        panel.barh(lanes, 0.98, left=np.arange(len(lanes)), height=0.72, color=colours, zorder=2)
+    panel.invert_yaxis()
+    return figure
 
 
 def verdicts() -> Analysis:
@@ -168,55 +162,48 @@ def _row(name: str, verdict: Verdict) -> AnalysisRow:
 
 def how_many_blocks() -> Figure:
     """Draw the smallest difference that 80 of 100 studies detect, by number of blocks and scatter."""
-    sheet = Sheet(2.9)
-    left, right, top, bottom = 0.75, WIDTH_IN - 2.1, 0.32, 2.38
-    panel = sheet.panel(left, top, right, bottom)
-    blocks = np.arange(5, MOST_BLOCKS + 1)
+    figure = Drawing(2.9).figure
+    panel, blocks = figure.subplots(), np.arange(5, MOST_BLOCKS + 1)
+    axes.set_value_scale(panel.yaxis, (0.002, 0.11), axes.AxisUnit(0.01, "%"))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}{PERCENT}"))
     panel.set_xlim(5, MOST_BLOCKS)
-    panel.set_ylim(math.log(0.002), math.log(0.11))
-    panel.axhline(math.log(MARGIN), color=palette.RULE, linewidth=0.8, zorder=-1)
+    panel.axhline(MARGIN, color=palette.RULE, linewidth=0.8, zorder=-1)
     for scatter in SCATTERS:
-        found = [math.log(detectable_effect(int(n), scatter)) for n in blocks]
+        found = [detectable_effect(int(n), scatter) for n in blocks]
         panel.plot(blocks, found, color=palette.INK, linewidth=2.0)
-        y = top + (bottom - top) * (math.log(0.11) - found[-1]) / (math.log(0.11) - math.log(0.002))
         each = format_percent(scatter / math.sqrt(2), 1, signed=False)
-        sheet.text(right + 0.12, y, f"{format_percent(scatter, 1, signed=False)} (trials: {each})")
-    ticks = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
-    axes.set_ticks(panel.yaxis, [math.log(t) for t in ticks], [axes.effect_label(t)[1:] for t in ticks])
-    axes.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
-    sheet.text(0.05, 0.14, "smallest difference found in 80 of 100 studies", colour=palette.SOFT)
-    sheet.text(right + 0.12, 0.14, "scatter of the ratio", colour=palette.SOFT)
-    sheet.text((left + right) / 2, bottom + 0.36, "blocks", colour=palette.SOFT, align="center")
-    return sheet.figure
+        text = f"{format_percent(scatter, 1, signed=False)} (trials: {each})"
+        panel.annotate(text, (blocks[-1], found[-1]), (8, 0), textcoords="offset points", va="center")
+    panel.set_title("smallest difference found in 80 of 100 studies", color=palette.SOFT, weight="normal")
+    panel.annotate(
+        "scatter of the ratio", (1, 1), (8, 6), xycoords="axes fraction", textcoords="offset points",
+        color=palette.SOFT,
+    )  # fmt: skip
+    panel.set_xlabel("blocks")
+    return figure
 
 
 def one_search() -> Figure:
     """Draw what pairs of equal servers are said to differ by: after one search each, and after ten blocks."""
-    sheet, rng = Sheet(3.1), np.random.default_rng(HOST)
+    figure, rng = Drawing(3.1).figure, np.random.default_rng(HOST)
     pairs = [Service(CAPACITY_NOISE, [0.0, 0.0], rng, 512) for _ in range(PAIRS)]
     single = sorted(one_bisection(pair, 1, rng) - one_bisection(pair, 0, rng) for pair in pairs)
     studies = [study(CAPACITY_NOISE, [0.0, 0.0], BLOCKS, rng)[0] for _ in range(PAIRS)]
     compared = sorted((compare_pairs(pairs_of(*found)) for found in studies), key=lambda one: one.effect or 0.0)
     apart = sum(abs(difference) >= PHANTOM for difference in single)
     told = sum(one.p is not None and one.p <= 0.05 for one in compared)
-    _draw_single(_capacity_panel(sheet, 0.2, f"one search each: {apart} of {PAIRS} are 5 % or more apart"), single)
-    _draw_compared(_capacity_panel(sheet, 4.7, f"ten blocks: {told} of {PAIRS} are said to differ"), compared)
-    return sheet.figure
-
-
-def _capacity_panel(sheet: Sheet, left: float, title: str) -> Axes:
-    """Return a panel with a ratio axis and a row for each pair of servers."""
-    right = left + 3.9
-    sheet.text(left, 0.14, title, bold=True)
-    panel = sheet.panel(left, 0.34, right, 2.5)
-    panel.set_ylim(PAIRS + 0.5, 0.5)
-    panel.set_yticks([])
-    scale = axes.RatioScale(math.log1p(-0.14), math.log1p(0.14))
-    axes.draw_ratio_grid(panel, axes.set_ratio_axis(panel, scale, right - left, sheet.size, MARGIN), 0.5, PAIRS + 0.5)
-    panel.axvline(0, color=palette.INK, linewidth=1.0, zorder=-2)
-    under = "capacity of B against A; both are equal"
-    sheet.text((left + right) / 2, 2.95, under, colour=palette.SOFT, align="center")
-    return panel
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.set_title(f"one search each: {apart} of {PAIRS} are 5 % or more apart")
+    right.set_title(f"ten blocks: {told} of {PAIRS} are said to differ")
+    for panel in (left, right):
+        panel.set_yticks([])
+        axes.set_ratio_scale(panel.xaxis, axes.RatioScale(math.log1p(-0.14), math.log1p(0.14)), MARGIN)
+        panel.axvline(0, color=palette.INK, linewidth=1.0, zorder=0.7)
+        panel.set_xlabel("capacity of B against A; both are equal")
+    _draw_single(left, single)
+    _draw_compared(right, compared)
+    left.invert_yaxis()
+    return figure
 
 
 def _draw_single(panel: Axes, differences: list[float]) -> None:

@@ -104,7 +104,7 @@ class RatioLocator(Locator):
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
         """Return the ticks, as positions on the axis, between two positions."""
         space = self.axis.get_tick_space() if self.axis else 9
-        apart = (vmax - vmin) * LABEL_ROOM / max(2, space)
+        apart = (vmax - vmin) * (LABEL_ROOM if isinstance(self.axis, XAxis) else 1.0) / max(2, space)
         inside = [e for e in EFFECTS if vmin <= log_ratio(e) <= vmax]
         by_size = sorted(filter(None, inside), key=lambda e: (-abs(log_ratio(e)), e))
         ticks = list[float]()
