@@ -253,9 +253,11 @@ def test_errors_figure_is_drawn_only_with_errors():
 
 def test_errors_figure_separates_zero_from_the_log_axis():
     m = mock("plain")
-    zero, axis = ErrorsFigure(m.analysis, m.errors, m.requests).draw().axes
-    dots = sum(len(line.get_xdata()) for line in zero.lines)  # type: ignore[arg-type]
-    beyond = sum(len(line.get_xdata()) for line in axis.lines if line.get_marker() != "None")  # type: ignore[arg-type]
+    zero, axis, _ = ErrorsFigure(m.analysis, m.errors, m.requests).draw().axes
+    dots, beyond = (
+        sum(len(line.get_xdata()) for line in panel.lines if line.get_marker() != "None")  # type: ignore[arg-type]
+        for panel in (zero, axis)
+    )
     assert (dots, beyond) == ((m.errors["value"] == 0).sum(), (m.errors["value"] > 0).sum())
     assert any("14 time-outs" in text for text in words(ErrorsFigure(m.analysis, m.errors, m.requests).draw()))
 

@@ -5,6 +5,7 @@
 - `axes`: log axes of ratios and values, ticks, intervals
 - `rows`: names, panels and columns of text in rows
 - `forest`: rows with an interval on one axis of ratios
+- `zero_lane`: rows of trials, with the zeros in a lane beside a log axis
 - `tracks`: host metrics of several trials on one time axis
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial

@@ -122,7 +122,7 @@ class Drawing:
         engine = self.figure.get_layout_engine()
         if engine is not None:
             engine.execute(self.figure)
-        self.figure.set_layout_engine("none")
+        self.figure.set_layout_engine(None)  # "none" would leave an engine, for which savefig draws twice
 
     def hover(self, axes: Axes, xs: tuple[float, float], ys: tuple[float, float], text: str) -> None:
         """Add a hover text to a part of a finished panel: fractions of its width, and y values of its data."""

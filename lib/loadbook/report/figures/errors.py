@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Self
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from loadbook.core.units import pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.figures.rows import Cell, Row, write_above
+from loadbook.report.figures.zero_lane import block_places, draw_lanes, draw_trials
 from loadbook.stats.error_text import ERROR_CLASS_NOUNS
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.store.tables import RunData
 
 PER, LIMIT_PER = 100_000.0, 100.0  # unit: errors per 100,000 requests; above the limit, rates count ok responses only
 DRIVER_CLASS = "errors_driver"
-HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, SUMMARY_IN = 0.4, 0.62, 0.32, 2.0, 2.6
+NAME_LETTERS, SUMMARY_LETTERS, NOTE_LETTERS = 24, 40, 30
+HEAD, TITLE = "trials with errors; classes", "errors per 100,000 requests (log scale; zero apart)"
+LIMIT_NOTE = "beyond 0.1\u00a0%: the rate counts ok responses only"
 _STYLES = {
     "more": palette.VERDICTS["worse"], "fewer": palette.VERDICTS["better"], "undecided": palette.VERDICTS["undecided"],
 }  # fmt: skip
@@ -45,69 +47,25 @@ class ErrorsFigure(base.ReportFigure):
         """Return whether any trial had an error; otherwise pages have a sentence instead of the figure."""
         return any(row.errors.errors or row.errors.trials_with_errors for row in analysis.rows)
 
-    def _draw(self) -> base.Sheet:
-        size = base.LETTER_PT - 0.6
-        names = [base.wrap(self.names[r.treatment], NAME_IN, base.LETTER_PT, True) for r in self.rows]
-        summaries = [base.wrap(_summary_text(r.errors), SUMMARY_IN, size) for r in self.rows]
-        heights = [ROW_IN + 0.09 * ("\n" in n or "\n" in s) for n, s in zip(names, summaries, strict=True)]
-        sheet = base.Sheet(HEAD_IN + sum(heights) + FOOT_IN)
-        left = max(base.max_text_width(names, base.LETTER_PT, True), 0.9) + 0.2
-        zero_right = left + min(max(0.075 * self.trials["block"].nunique(), 0.7), 1.3)
-        right = base.WIDTH_IN - max(base.max_text_width(summaries, size), 1.75) - 0.25
-        zero = sheet.rows_panel(left, HEAD_IN, zero_right, sheet.height - FOOT_IN)
-        axis = sheet.rows_panel(zero_right + 0.12, HEAD_IN, right, sheet.height - FOOT_IN)
-        limits = self._set_axes(sheet, zero, axis, (left, zero_right + 0.12, right))
-        top = HEAD_IN
-        for row, name, summary, height in zip(self.rows, names, summaries, heights, strict=True):
-            middle, bold = top + height / 2, row.kind == "treatment"
-            zero.add_patch(Rectangle((-0.06, top), 1.12, height, facecolor=palette.BLOCK_TINT, linewidth=0, zorder=-3))
-            axis.plot([np.log(LIMIT_PER)] * 2, [top, top + height], color=palette.DOUBT, linewidth=1.2,
-                      linestyle=axes.DASHED, zorder=-1)  # fmt: skip
-            self._draw_trials(zero, axis, row, middle, limits)
-            if not bold:
-                name = base.wrap(self.names[row.treatment], NAME_IN, sheet.size)
-            sheet.text(left - 0.12, middle, name, bold=bold, align="right")
-            at_fault = row.errors.by_class.get(DRIVER_CLASS)
-            colour = palette.DOUBT_TEXT if at_fault else _STYLES.get(row.errors.kind, palette.BASELINE).text
-            sheet.text(right + 0.15, middle, summary, size=size, colour=colour)
-            if row is not self.rows[-1]:
-                sheet.rule(0.05, sheet.width - 0.05, top + height, palette.GRID, 0.6)
-            top += height
-        return sheet
-
-    def _set_axes(
-        self, sheet: base.Sheet, zero: Axes, axis: Axes, places: tuple[float, float, float]
-    ) -> tuple[float, float]:
-        """Set up both panels and return the limits of the log axis (errors per 100,000 requests)."""
-        left, axis_left, right = places
-        rates = self.trials.loc[self.trials["rate"] > 0, "rate"]
+    def _draw(self) -> base.Drawing:
+        rates = self.trials.loc[self.trials["value"] > 0, "value"]
         low, high = min([*rates, LIMIT_PER]) / 2, max([*rates, LIMIT_PER]) * 2
-        zero.set_xlim(-0.06, 1.06)
-        axes.set_ticks(zero.xaxis, [0.5], ["0"])
-        width, size = right - axis_left, sheet.size - 0.8
-        axes.set_value_x_axis(axis, (low, high), axes.AxisUnit(1.0, ""), width, sheet.size)
-        limit = base.wrap("beyond 0.1\u00a0%: the rate counts ok responses only", width + 0.6, size)
-        half = base.max_text_width([limit], size) / 2
-        x = axis_left + width * np.log(LIMIT_PER / low) / np.log(high / low)
-        x = min(max(x, left + half), right + 0.15 - half - 0.1)
-        sheet.text(x, HEAD_IN - 0.06, limit, size=size, colour=palette.DOUBT_TEXT, align="center", va="bottom")
-        title = base.wrap("errors per 100,000 requests (log scale; zero apart)", right - left + 0.5, sheet.size)
-        head = "trials with errors; classes"
-        sheet.text(right + 0.15, HEAD_IN - 0.06, head, size=size, colour=palette.SOFT, va="bottom")
-        y = sheet.height - FOOT_IN + 0.28
-        sheet.text((left + right) / 2, y, title, colour=palette.SOFT, align="center", va="top")
-        return low, high
+        rows = [self._row(row) for row in self.rows]
+        drawing = draw_lanes(rows, HEAD, TITLE, (low, high), self.trials["block"].nunique())
+        axis = drawing.panels[1]
+        axis.axvline(LIMIT_PER, color=palette.DOUBT, linewidth=1.2, linestyle=axes.DASHED, zorder=-1)
+        at = log(LIMIT_PER / low) / log(high / low)
+        align = "left" if at < 0.5 else "right"
+        write_above(axis, at, base.fold(LIMIT_NOTE, NOTE_LETTERS), color=palette.DOUBT_TEXT, ha=align)
+        return drawing
 
-    def _draw_trials(self, zero: Axes, axis: Axes, row: AnalysisRow, y: float, limits: tuple[float, float]) -> None:
-        """Draw one dot per trial: in the lane of zeros side by side, on the log axis higher or lower by block."""
+    def _row(self, row: AnalysisRow) -> Row:
         style = _STYLES.get(row.errors.kind, palette.BASELINE)
         own = self.trials[self.trials["treatment"] == row.treatment]
-        for valid in (True, False):
-            props = base.marker_props(style, 4.0) if valid else base.cross_props(4.5, 1.2)
-            clean = own[(own["rate"] == 0) & (own["valid"] == valid)]
-            failing = own[(own["rate"] > 0) & (own["valid"] == valid)]
-            zero.plot(clean["place"], [y] * len(clean), **props)
-            axis.plot(np.log(failing["rate"].clip(*limits)), y + 0.2 * (failing["place"] - 0.5), **props)
+        colour = palette.DOUBT_TEXT if row.errors.by_class.get(DRIVER_CLASS) else style.text
+        summary = Cell(base.fold(_summary_text(row.errors), SUMMARY_LETTERS), colour=colour, size=base.SMALL_PT)
+        name = Cell(base.fold(self.names[row.treatment], NAME_LETTERS, 3), bold=row.kind == "treatment")
+        return Row(name, (summary,), lambda panels, y: draw_trials(panels, y, own, style))
 
     @property
     def caption(self) -> str:
@@ -144,12 +102,11 @@ class ErrorsFigure(base.ReportFigure):
 
 
 def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """Return trials with an error count, their `rate` (errors per 100,000 requests) and `place` (rank of the block)."""
+    """Return trials with an error count, their `value` (errors per 100,000 requests) and `place` by block."""
     trials = errors.merge(requests[["trial", "value"]], on="trial", how="left", suffixes=("", "_requests"))
     trials = trials[trials["value"].notna()]
     rate = PER * trials["value"] / trials["value_requests"].clip(lower=1).fillna(1)
-    rank = trials["block"].rank(method="dense") - 0.5
-    return trials.assign(rate=rate.clip(upper=PER), place=rank / max(1.0, rank.max() + 0.5))
+    return trials.assign(value=rate.clip(upper=PER), place=block_places(trials["block"]))
 
 
 def _summary_text(errors: ErrorSummary) -> str:
