@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import matplotlib.colors
@@ -218,11 +219,17 @@ class ValueLocator(Locator):
         return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
 
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
-        """Return the ticks between two values."""
+        """Return as many ticks between two values as have room, which is estimated by the letters of their labels."""
         space = self.axis.get_tick_space() if self.axis else 9
-        most = round(min(9, max(3, space / LABEL_ROOM)))
         low, high = vmin / self.unit.divisor, vmax / self.unit.divisor
-        return [tick * self.unit.divisor for tick in value_ticks(low, high, most)]
+        for most in range(min(9, space + 2), 2, -1):
+            ticks = value_ticks(low, high, most)
+            nearest = min((math.log(right / left) for left, right in pairwise(ticks)), default=math.inf)
+            letters = max(len(f"{tick:,.6g}") for tick in ticks)
+            room = 0.2 * letters + 0.17 if isinstance(self.axis, XAxis) else 0.9
+            if nearest * space >= room * math.log(high / low):
+                break
+        return [tick * self.unit.divisor for tick in ticks]
 
 
 def set_value_scale(axis: Axis, limits: Interval, unit: AxisUnit) -> None:
