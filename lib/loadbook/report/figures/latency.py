@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -22,32 +21,12 @@ from loadbook.stats.headline import neutral_headline, open_claim_sentence
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
-DISTRIBUTION_IN, DISTRIBUTION_LEFT_IN, DISTRIBUTION_NAMES_IN = 2.5, 0.5, 1.75
-PERCENTILE_TICKS = (50, 90, 99, 99.9, 99.99, 75)  # the most important first
+PERCENTILE_TICKS = (50, 75, 90, 99, 99.9, 99.99)
 ALT_SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests for which the alternative text gives the latency
 Percentiles = Mapping[str, tuple[pd.DataFrame, Analysis]]
 Profile = tuple[tuple[float, ...], tuple[float, ...]]  # shares of slower requests, and the times (s) at them
-MOST_IN_A_ROW, NAME_IN, ROW_IN = 6, 1.6, 0.31
+MOST_IN_A_ROW, NAME_LETTERS, ROW_IN, TITLES_IN, DISTRIBUTION_IN, LEGEND_LINE_IN = 6, 22, 0.31, 0.8, 3.1, 0.21
 PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=True)
-
-
-def _small_multiples(
-    number: int, most_in_a_row: int, each: tuple[float, float, float], sides: tuple[float, float], gap: float
-) -> tuple[base.Sheet, float, list[tuple[float, float]]]:
-    """Return a sheet for panels side by side, the width of the panels, and (left, top) of each panel in inches.
-
-    Parameters
-    ----------
-    each : height above each panel, of each panel, and below each panel, in inches.
-    sides : inches left of the first and right of the last panel of a row.
-    gap : inches between two panels.
-    """
-    (head, height, foot), (left, right), across = each, sides, min(most_in_a_row, max(1, number))
-    step = head + height + foot
-    sheet = base.Sheet(step * max(1, math.ceil(number / across)))
-    width = (sheet.width - left - right - gap * (across - 1)) / across
-    places = [divmod(n, across) for n in range(number)]
-    return sheet, width, [(left + column * (width + gap), row * step + head) for row, column in places]
 
 
 class LatencyFigure(base.ReportFigure):
@@ -64,50 +43,48 @@ class LatencyFigure(base.ReportFigure):
         self.analysis, self.percentiles, self.definition = analysis, percentiles, definition
         self.names, self.rows = base.treatment_names(analysis), base.rows_in_reading_order(analysis)
 
-    def _draw(self) -> base.Sheet:
-        size = base.LETTER_PT - 0.4
-        names = [base.wrap(self.names[r.treatment], NAME_IN, size) for r in self.rows]
-        step = ROW_IN + 0.07 * any("\n" in name for name in names)
-        height, left = len(self.rows) * step, base.max_text_width(names, size) + 0.16
-        each = (0.28, height, 0.54)
-        sheet, width, places = _small_multiples(len(self.percentiles), MOST_IN_A_ROW, each, (left, 0.12), 0.18)
-        for (percentile, (values, own)), (x, y) in zip(self.percentiles.items(), places, strict=True):
-            panel = sheet.panel(x, y, x + width, y + height)
-            sheet.text(x, y - 0.13, percentile, bold=True)
+    def _draw(self) -> base.Drawing:
+        names = [base.fold(self.names[row.treatment], NAME_LETTERS) for row in self.rows]
+        row_in = ROW_IN + 0.07 * any("\n" in name for name in names)
+        across = min(MOST_IN_A_ROW, max(1, len(self.percentiles)))
+        down = max(1, math.ceil(len(self.percentiles) / across))
+        drawing = base.Drawing(down * (len(self.rows) * row_in + TITLES_IN))
+        panels = list(
+            drawing.figure.subplots(down, across, sharey=True, squeeze=False, gridspec_kw={"wspace": 0.1}).flat
+        )
+        for panel in panels[len(self.percentiles) :]:
+            panel.remove()
+        panels[0].set_ylim(len(self.rows), 0)
+        axes.set_ticks(panels[0].yaxis, [k + 0.5 for k in range(len(self.rows))], names)
+        for panel, (percentile, (values, own)) in zip(panels, self.percentiles.items(), strict=False):
+            panel.tick_params(axis="y", length=0, labelcolor=palette.INK)
             limits = axes.value_range(values.loc[values["valid"], "value"])
             unit = axes.axis_unit(get_metric(own.metric), limits[1])
-            axes.set_value_x_axis(panel, limits, unit, width, size)
+            axes.set_value_scale(panel.xaxis, limits, unit)
+            panel.set_title(percentile)
+            panel.set_xlabel(f"{unit.name} (log)")
             self._draw_percentile(panel, values, own)
-            middle = x + width / 2
-            sheet.text(middle, y + height + 0.35, f"{unit.name} (log)", size=size, colour=palette.SOFT, align="center")
-            for k, name in enumerate(names if x == left else ()):
-                sheet.text(left - 0.1, y + (k + 0.5) * step, name, size=size, align="right")
-        return sheet
+        return drawing
 
     def _draw_percentile(self, panel: Axes, values: pd.DataFrame, own: Analysis) -> None:
         usable = values[values["valid"] & (values["value"] > 0)]
-        panel.set_ylim(len(self.rows), 0)
-        panel.set_yticks([])
         rank = usable["block"].rank(method="dense") - 0.5
         heights = 0.56 * (rank / max(1.0, rank.max() + 0.5) - 0.5) if len(usable) else rank
         styles = {} if self.analysis.is_void else {row.treatment: palette.row_style(row) for row in own.rows}
         for k, row in enumerate(self.rows):
             trials = usable[usable["treatment"] == row.treatment]
             if trials.empty:
-                panel.text(0.5, k + 0.5, "not measured", transform=panel.get_yaxis_transform(), ha="center",
-                           va="center", fontsize=7.5, color=palette.SOFT)  # fmt: skip
+                panel.annotate("not measured", (0.5, k + 0.5), xycoords=("axes fraction", "data"), ha="center",
+                               va="center", size=base.SMALLEST_PT, color=palette.SOFT)  # fmt: skip
                 continue
             style = styles.get(row.treatment, PLAIN_STYLE)
             style = style if style.marker else PLAIN_STYLE
             props = base.marker_props(style, 3.8) | {"markeredgewidth": 0.8 if style.hollow else 0.2}
-            panel.plot(np.log(trials["value"]), k + 0.5 + heights[trials.index], **props)
-            median = math.log(trials["value"].median())
-            panel.plot([median] * 2, [k + 0.1, k + 0.9], color=style.edge, linewidth=2.4, solid_capstyle="butt",
-                       zorder=3)  # fmt: skip
+            panel.plot(trials["value"], k + 0.5 + heights[trials.index], **props)
+            panel.plot([trials["value"].median()] * 2, [k + 0.1, k + 0.9], color=style.edge, linewidth=2.4, zorder=3)
         baseline = usable.loc[usable["treatment"] == own.baseline, "value"]
         if len(baseline):
-            median = math.log(baseline.median())
-            panel.axvline(median, color=palette.INK, linewidth=0.9, linestyle=axes.DASHED, zorder=1)
+            panel.axvline(baseline.median(), color=palette.INK, linewidth=0.9, linestyle=axes.DASHED, zorder=1)
 
     @property
     def caption(self) -> str:
@@ -222,45 +199,32 @@ class LatencyDistributionFigure(base.ReportFigure):
         self.limits = (low / 1.05, max(high, 1.1 * low) * 1.05)
         self.unit = axes.axis_unit(get_metric("latency"), self.limits[1])
 
-    def _draw(self) -> base.Sheet:
-        size = base.LETTER_PT - 0.4
-        sheet = base.Sheet(DISTRIBUTION_IN + 0.62)
-        right = sheet.width - DISTRIBUTION_NAMES_IN
-        panel = sheet.panel(DISTRIBUTION_LEFT_IN, 0.1, right, 0.1 + DISTRIBUTION_IN)
-        axes.set_value_y_axis(panel, self.limits, self.unit, DISTRIBUTION_IN)
+    def _draw(self) -> base.Drawing:
+        order = sorted(self.profiles, key=lambda name: -self.profiles[name][1][-1])
+        names = {name: base.fold(self.names[name], NAME_LETTERS) for name in order}
+        lines = sum(map(base.line_count, names.values()))
+        drawing = base.Drawing(max(DISTRIBUTION_IN, LEGEND_LINE_IN * lines + 0.2))
+        panel = drawing.figure.subplots()
         least = min(min(shares) for shares, _ in self.profiles.values())
-        panel.set_xlim(0, _stretched(least) * 1.05)
-        inches = right - DISTRIBUTION_LEFT_IN
-        ticks = [(_stretched(1 - p / 100), f"p{p:g}") for p in PERCENTILE_TICKS if 1 - p / 100 >= least * 0.999]
-        axes.set_fitting_ticks(panel.xaxis, ticks, inches, size)
-        for at, _ in ticks:
-            panel.axvline(at, color=palette.GRID, linewidth=0.8, zorder=-2)
+        panel.set_xscale("log")
+        panel.set_xlim(1, least**1.05)
+        ticks = [p for p in PERCENTILE_TICKS if 1 - p / 100 >= least * 0.999 and (p != 75 or least > 1e-6)]
+        axes.set_ticks(panel.xaxis, [1 - p / 100 for p in ticks], [f"p{p:g}" for p in ticks])
+        panel.grid(axis="x", color=palette.GRID, linewidth=0.8)
+        panel.set_xlabel("percentile, every further nine as wide as the one before")
+        axes.set_value_scale(panel.yaxis, self.limits, self.unit)
+        panel.set_ylabel(f"latency, {self.unit.name} (log)")
         colours = axes.line_colours([row.treatment for row in self.analysis.rows], self.analysis.baseline)
-        for name, (shares, times) in self.profiles.items():
-            xs, ys = zip(
-                *((_stretched(s), math.log(t)) for s, t in zip(shares, times, strict=True) if t > 0), strict=True
-            )
+        for name in order:
+            shares, times = self.profiles[name]
             is_baseline, marker = name == self.analysis.baseline, "o" if name in self.medians else ""
             panel.plot(
-                xs, ys, color=colours[name], linewidth=2.0 if is_baseline else 1.6, marker=marker, markersize=3.5,
-                linestyle=axes.DASHED if is_baseline else "-", zorder=4 if is_baseline else 3,
+                shares, [t if t > 0 else math.nan for t in times], color=colours[name], marker=marker, markersize=3.5,
+                linewidth=2.0 if is_baseline else 1.6, linestyle=axes.DASHED if is_baseline else "-",
+                zorder=4 if is_baseline else 3, label=names[name],
             )  # fmt: skip
-        self._name_lines(sheet, right, size, colours)
-        title = f"percentile, every further nine as wide as the one before; vertical: latency, {self.unit.name} (log)"
-        middle = (DISTRIBUTION_LEFT_IN + right) / 2
-        sheet.text(middle, sheet.height - 0.12, title, size=size, colour=palette.SOFT, align="center")
-        return sheet
-
-    def _name_lines(self, sheet: base.Sheet, right: float, size: float, colours: Mapping[str, str]) -> None:
-        """Write each line's name beside its end, or as near as the other names allow."""
-        low, high = (math.log(limit) for limit in self.limits)
-        ends = {name: math.log(times[-1]) for name, (_, times) in self.profiles.items()}
-        wanted = [0.1 + DISTRIBUTION_IN * (high - end) / (high - low) for end in ends.values()]
-        heights = [base.text_height(size)] * len(wanted)
-        places = base.avoid_overlap(wanted, heights, 0.06, max(DISTRIBUTION_IN + 0.2, sum(heights) + 0.1))
-        for name, y in zip(ends, places, strict=True):
-            text = base.shorten(self.names[name], DISTRIBUTION_NAMES_IN - 0.12, size)
-            sheet.text(right + 0.1, y, text, size=size, colour=colours[name], bold=name == self.analysis.baseline)
+        drawing.figure.legend(loc="outside right center", labelcolor="linecolor")
+        return drawing
 
     @property
     def caption(self) -> str:
@@ -296,11 +260,6 @@ class LatencyDistributionFigure(base.ReportFigure):
             values = [f"p{100 - 100 * share:g} {format_duration(t)}" for share, t in known.items()]
             texts.append(f"{self.names[name]}: {', '.join(values)}")
         return "Latency by percentile.", f"{'; '.join(texts)}."
-
-
-def _stretched(share_slower: float) -> float:
-    """Return the position of a percentile on the axis: every nine of 0.9, 0.99, 0.999 has the same width."""
-    return -math.log10(share_slower)
 
 
 def _median_profiles(percentiles: Percentiles, others: set[str], counts: Mapping[str, int]) -> dict[str, Profile]:
