@@ -7,21 +7,20 @@ from typing import Self
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator
 
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, wrap
+from loadbook.report.figures.base import Drawing, ReportFigure, cross_props, fold, marker_props
 from loadbook.report.ratios import log_ratio_text
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 from loadbook.store.tables import RunData
 
-TITLE_IN, FOOT_IN, HEIGHT_IN = 0.62, 0.62, 2.1
-VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, base.WIDTH_IN - 0.1)  # left and right of both panels in inches
-BOTTOM_IN = TITLE_IN + HEIGHT_IN
+HEIGHT_IN, NAME_LETTERS, TITLE_LETTERS, MOST_BLOCK_TICKS = 3.2, 18, 34, 13
 NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)
 
 
@@ -66,78 +65,66 @@ class PairedBlocksFigure(ReportFigure):
         values = run.values(analysis.metric, analysis.statistic)
         return cls(analysis, treatment or default_treatment(analysis) or compared[0], values)
 
-    def _draw(self) -> Sheet:
-        sheet = Sheet(BOTTOM_IN + FOOT_IN)
-        self._draw_values(sheet, sheet.panel(VALUES_EDGES[0], TITLE_IN, VALUES_EDGES[1], BOTTOM_IN))
-        self._draw_changes(sheet, sheet.panel(CHANGES_EDGES[0], TITLE_IN, CHANGES_EDGES[1], BOTTOM_IN))
-        title = f"{self._agreement} agree in direction" if len(self.agrees) else "no block is complete"
-        sheet.text(0.05, 0.13, title, bold=True)
-        return sheet
+    def _draw(self) -> Drawing:
+        drawing = Drawing(HEIGHT_IN)
+        left, right = drawing.figure.subplots(1, 2, width_ratios=(3, 4))
+        self._draw_values(left)
+        self._draw_changes(right)
+        return drawing
 
     @property
     def _agreement(self) -> str:
         return f"{int(self.agrees.sum())} of {pluralize(len(self.agrees), 'block')}"
 
-    def _draw_values(self, sheet: Sheet, panel: Axes) -> None:
+    def _draw_values(self, panel: Axes) -> None:
         """Draw two columns of values joined by block; beside them a cross for each excluded trial."""
-        pairs, (left, right) = self.pairs, VALUES_EDGES
         excluded = self.values[~self.values["valid"] & (self.values["value"] > 0)]
-        both = pd.concat([pairs["base"], pairs["own"]])
+        both = pd.concat([self.pairs["base"], self.pairs["own"]])
         limits = axes.value_range(both if both.notna().any() else excluded["value"])
         unit = axes.axis_unit(self.metric, limits[1])
-        axes.set_value_y_axis(panel, limits, unit, HEIGHT_IN)
-        panel.set_xlim(-0.45, 1.45)
-        panel.set_xticks([])
-        for block, agrees in self.agrees.items():
-            ends = np.log(pairs.loc[[block], ["base", "own"]].to_numpy(float)[0])
-            colour, width = (palette.OTHERS, 0.9) if agrees else (palette.INK, 1.8)
-            panel.plot([0, 1], ends, color=colour, linewidth=width, zorder=1 if agrees else 2)
-        styles = (palette.BASELINE, self.style)
-        for x, column, style in zip((0, 1), ("base", "own"), styles, strict=True):
-            panel.plot([x] * len(pairs), np.log(pairs[column]), **marker_props(style, 6.0), zorder=3)
-        for x, treatment, style in zip((0, 1), (self.baseline, self.treatment), styles, strict=True):
-            heights = np.log(excluded.loc[excluded["treatment"] == treatment, "value"].clip(*limits))
-            panel.plot([x + 0.36 * x - 0.18] * len(heights), heights, **cross_props(5, 1.3))
-            middle = left + (right - left) * (x + 0.45) / 1.9
-            name = wrap(self.names.get(treatment, treatment), (right - left) / 2 - 0.02, sheet.size, True)
-            sheet.text(middle, BOTTOM_IN + 0.08, name, bold=True, colour=style.text, align="center", va="top")
-        size = sheet.size - 1.0
+        axes.set_value_scale(panel.yaxis, limits, unit)
+        panel.set_title(f"{self._agreement} agree in direction" if len(self.agrees) else "no block is complete")
         title = axes.value_axis_title(self.metric, self.analysis.statistic, unit, short=True)
-        sheet.text(0.05, 0.4, wrap(title, right + 0.3, size), size=size, colour=palette.SOFT)
+        panel.set_ylabel(fold(title, TITLE_LETTERS, 3))
+        panel.set_xlim(-0.45, 1.45)
+        treatments, styles = (self.baseline, self.treatment), (palette.BASELINE, self.style)
+        axes.set_ticks(panel.xaxis, (0, 1), [fold(self.names.get(name, name), NAME_LETTERS) for name in treatments])
+        panel.tick_params(axis="x", length=0)
+        for chosen, colour, width in ((self.agrees, palette.OTHERS, 0.9), (~self.agrees, palette.INK, 1.8)):
+            ends = self.pairs.loc[chosen.index[chosen], ["base", "own"]].to_numpy(float).T
+            panel.plot([0, 1], ends, color=colour, linewidth=width, zorder=width)
+        for x, column in enumerate(("base", "own")):
+            panel.plot([x] * len(self.pairs), self.pairs[column], **marker_props(styles[x], 6.0), zorder=3)
+            crosses = excluded.loc[excluded["treatment"] == treatments[x], "value"].clip(*limits)
+            panel.plot([1.36 * x - 0.18] * len(crosses), crosses, **cross_props(5, 1.3))
+            panel.get_xticklabels()[x].set(color=styles[x].text, weight="bold")
 
-    def _draw_changes(self, sheet: Sheet, panel: Axes) -> None:
-        (left, right), row, pairs = CHANGES_EDGES, self.row, self.pairs
+    def _draw_changes(self, panel: Axes) -> None:
+        """Draw each block's change over the margin band and the interval; a cross for each incomplete block."""
+        row, blocks = self.row, self.pairs.index
         verdict = row.verdict if row.kind != "treatment" or (row.verdict and row.verdict.kind != "invalid") else None
         interval = verdict.comparison.ci95 if verdict else None
         reach = [*self.changes, *(map(axes.log_ratio, interval) if interval else ())]
         margin = axes.log_ratio(self.analysis.margin)
         low, high = min([*reach, -1.4 * margin]), max([*reach, 1.4 * margin])
         scale = axes.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
-        panel.set_ylim(scale.low, scale.high)
-        # labels need less room above each other than beside each other
-        axes.set_effect_ticks(panel.yaxis, axes.effect_ticks(scale, HEIGHT_IN * 2.2, sheet.size))
+        axes.set_ratio_scale(panel.yaxis, scale, self.analysis.margin)
         panel.axhspan(axes.log_ratio(-self.analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
-        panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=-1)
-        panel.set_xlim(0.3, len(pairs) + 0.7)
+        panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=0.9)
         if interval and verdict and verdict.comparison.effect is not None:
             panel.axhspan(*map(axes.log_ratio, interval), color=self.style.fill, alpha=0.2, linewidth=0, zorder=-2)
             panel.axhline(axes.log_ratio(verdict.comparison.effect), color=self.style.fill, linewidth=1.6, zorder=1)
-        numbers = {block: n for n, block in enumerate(pairs.index, 1)}
-        panel.plot([numbers[b] for b in self.changes.index], self.changes, **marker_props(self.style, 6.5), zorder=3)
-        incomplete = [numbers[b] for b in pairs.index[pairs["change"].isna()]]
-        lowest = scale.low + 0.05 * (scale.high - scale.low)
-        panel.plot(incomplete, [lowest] * len(incomplete), **cross_props(5, 1.3))
-        labels = [(float(n), str(block)) for block, n in numbers.items()]
-        axes.set_fitting_ticks(panel.xaxis, labels, right - left, sheet.size)
+        panel.plot(self.changes.index, self.changes, **marker_props(self.style, 6.5), zorder=3)
+        incomplete = blocks[self.pairs["change"].isna()]
+        panel.plot(incomplete, [0.05] * len(incomplete), transform=panel.get_xaxis_transform(), **cross_props(5, 1.3))
+        panel.set_xlim(blocks.min() - 0.7, blocks.max() + 0.7)
+        panel.xaxis.set_major_locator(FixedLocator(list(blocks), nbins=MOST_BLOCK_TICKS))
         panel.tick_params(axis="x", length=0)
-        size = sheet.size - 0.6
         word = f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}"
-        change, beside = self._change_text or "no interval: not compared", base.text_width(word, sheet.size, True) + 0.1
-        sheet.text(left, 0.13, word, bold=True, colour=palette.row_text_colour(row))
-        sheet.text(left + beside, 0.13, change)
-        title = f"change in each block; band: margin ±{margin_text(self.analysis.margin)}"
-        sheet.text(left, 0.42, wrap(title, right - left + 0.3, size), size=size, colour=palette.SOFT)
-        sheet.text((left + right) / 2, BOTTOM_IN + 0.36, "block", colour=palette.SOFT, align="center")
+        panel.set_title(word, color=palette.row_text_colour(row))
+        panel.set_title(self._change_text or "no interval: not compared", loc="right", weight="normal")
+        panel.set_ylabel(fold(f"change in each block; band: margin ±{margin_text(self.analysis.margin)}", 24))
+        panel.set_xlabel("block")
 
     @property
     def _change_text(self) -> str:
