@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -19,7 +17,7 @@ from loadbook.report.figures import base
 from loadbook.stats.results import Analysis
 from loadbook.store.trial_record import PROBE_SERIES
 
-TOP_IN, ROW_IN, GAP_IN, FOOT_IN = 0.42, 0.95, 0.16, 0.42
+ROW_IN, TITLES_IN, NAME_LETTERS = 1.12, 0.8, 24
 MAX_TIME_RATIO = 12.0  # of times to the limit: above it, marks lie on the upper edge
 TICK_SHARE = 0.12  # of a row's height: the ticks of the blocks' capacities
 MAX_ROWS = 8
@@ -41,54 +39,38 @@ class ThroughputLatencyFigure(base.ReportFigure):
         limit_s, highest = objective.within_s, MAX_TIME_RATIO * objective.within_s
         self.times = min(float(probes["time_s"].min()), limit_s) / 1.3, highest
 
-    def _draw(self) -> base.Sheet:
-        sheet = base.Sheet(TOP_IN + len(self.rows) * (ROW_IN + GAP_IN) + FOOT_IN)
-        names_in = min(2.0, base.max_text_width([self.names[name] for name in self.rows], base.LETTER_PT, True)) + 0.2
-        left, right = names_in + 0.55, base.WIDTH_IN - 0.15
+    def _draw(self) -> base.Drawing:
+        drawing = base.Drawing(len(self.rows) * ROW_IN + TITLES_IN)
+        panels = drawing.figure.subplots(len(self.rows), sharex=True, sharey=True, squeeze=False)[:, 0]
         time_unit = scales.axis_unit(get_metric("latency"), self.objective.within_s)
-        share = self.objective.share_text
-        sheet.text(0.05, 0.16, f"time within which {share} are answered, {time_unit.name} (log scale)")
-        for number, name in enumerate(self.rows):
-            top = TOP_IN + number * (ROW_IN + GAP_IN)
-            panel = sheet.panel(left, top, right, top + ROW_IN)
-            panel.set_xlim(math.log(self.rates[0]), math.log(self.rates[1]))
-            scales.set_value_y_axis(panel, self.times, time_unit, ROW_IN)
+        unit = scales.axis_unit(get_metric("offered_per_s"), self.rates[1])
+        scales.set_value_scale(panels[0].xaxis, self.rates, unit)
+        scales.set_value_scale(panels[0].yaxis, self.times, time_unit)
+        title = f"time within which {self.objective.share_text} are answered, {time_unit.name} (log scale)"
+        drawing.figure.suptitle(title, x=0.01, ha="left", size=base.LETTER_PT, weight="normal")
+        panels[-1].set_xlabel(f"offered requests per second{f', {unit.name}' if unit.name else ''} (log scale)")
+        for panel, name in zip(panels, self.rows, strict=True):
+            panel.set_ylabel(base.fold(self.names[name], NAME_LETTERS), rotation=0, ha="right", va="center",
+                             color=palette.INK, weight="bold")  # fmt: skip
             self._draw_row(panel, name)
-            label = base.shorten(self.names[name], names_in - 0.1, sheet.size, True)
-            sheet.text(0.05, top + 0.25, label, bold=True)
-            typical = f"{self.capacities[name].typical_per_s:,.0f}/s"
-            sheet.text(0.05, top + 0.48, typical, colour=self.styles[name].text)
-            if name != self.rows[-1]:
-                panel.set_xticks([])
-            else:
-                unit = scales.axis_unit(get_metric("offered_per_s"), self.rates[1])
-                scales.set_value_x_axis(panel, self.rates, unit, right - left, sheet.size)
-                title = f"offered requests per second{f', {unit.name}' if unit.name else ''} (log scale)"
-                sheet.text(
-                    (left + right) / 2, sheet.height - 0.12, title, colour=palette.SOFT, align="center", size=9.2
-                )
-        return sheet
+        return drawing
 
     def _draw_row(self, panel: Axes, name: str) -> None:
         """Draw the limit, the probes and the capacities of one treatment."""
-        panel.axhline(math.log(self.objective.within_s), color=palette.INK, linewidth=1.0, zorder=1)
+        panel.axhline(self.objective.within_s, color=palette.INK, linewidth=1.0, zorder=1)
         own, style = self.probes[self.probes["treatment"] == name], self.styles[name]
         inside = own[own["rate_per_s"].between(*self.rates)]
-        top = math.log(self.times[1])
-        for met, hollow in ((True, False), (False, True)):
+        for met in (True, False):
             marked = inside[inside["met"] == met]
-            xs = np.log(marked["rate_per_s"].to_numpy(float))
-            ys = np.minimum(np.log(marked["time_s"].to_numpy(float)), top)
-            panel.plot(
-                xs, ys, **base.marker_props(replace(style, hollow=hollow, marker="o"), 4.6), zorder=3, clip_on=False
-            )
+            props = base.marker_props(replace(style, hollow=not met, marker="o"), 4.6)
+            times = marked["time_s"].clip(upper=self.times[1])
+            panel.plot(marked["rate_per_s"], times, **props, zorder=3, clip_on=False)
         blocks = self.values[(self.values["treatment"] == name) & self.values["valid"]]["value"].dropna()
-        low, high = panel.get_ylim()
-        for capacity in blocks:
-            at = math.log(float(capacity))
-            panel.plot([at, at], [low, low + TICK_SHARE * (high - low)], color=style.fill, linewidth=1.2, zorder=2)
-        at = math.log(self.capacities[name].typical_per_s)
-        panel.plot([at, at], [low, high], color=style.fill, linewidth=0.8, linestyle=scales.DASHED, zorder=1)
+        upwards, colour, typical = panel.get_xaxis_transform(), style.fill, self.capacities[name].typical_per_s
+        panel.vlines(blocks, 0, TICK_SHARE, transform=upwards, color=colour, linewidth=1.2, zorder=2)
+        panel.axvline(typical, color=colour, linewidth=0.8, linestyle=scales.DASHED, zorder=1)
+        panel.annotate(f"{typical:,.0f}/s", (typical, 1), (0, 2), xycoords=upwards, textcoords="offset points",
+                       ha="center", color=style.text)  # fmt: skip
 
     @property
     def caption(self) -> str:
