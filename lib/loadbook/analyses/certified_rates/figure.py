@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from loadbook.analyses.certified_rates.compute import JudgedRate
 from loadbook.core.metrics import OBJECTIVE_TIME, get_metric
@@ -16,9 +17,10 @@ from loadbook.modes.capacity.stats_certified import TOLERANCE
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
+from loadbook.report.figures.rows import Cell, Row, RowsDrawing
 from loadbook.stats.results import Analysis
 
-TOP_IN, ROW_IN, GAP_IN, FOOT_IN = 0.12, 0.55, 0.14, 0.5
+ROW_IN, MARKS_IN, NAME_LETTERS = 0.62, 0.42, 30
 MAX_TIME_RATIO = 12.0  # of times to the limit: above it, marks lie on the right edge
 MAX_ROWS = 8
 
@@ -38,36 +40,33 @@ class StartsFigure(base.ReportFigure):
         highest_s = min(max(float(times_s.max()), objective.within_s), MAX_TIME_RATIO * objective.within_s)
         self.times = min(float(times_s.min()), objective.within_s) / 1.15, 1.15 * highest_s
 
-    def _draw(self) -> base.Sheet:
-        sheet = base.Sheet(TOP_IN + len(self.rows) * (ROW_IN + GAP_IN) + FOOT_IN)
-        names_in = min(2.2, base.max_text_width([self.names[name] for name in self.rows], base.LETTER_PT, True)) + 0.2
-        left, right = max(names_in, 1.3) + 0.15, base.WIDTH_IN - 0.15
-        for number, name in enumerate(self.rows):
-            top = TOP_IN + number * (ROW_IN + GAP_IN)
-            panel = sheet.panel(left, top, right, top + ROW_IN)
-            panel.set_ylim(1.05, -0.05)
-            panel.set_yticks([])
-            panel.set_xlim(math.log(self.times[0]), math.log(self.times[1]))
-            panel.axvline(math.log(self.objective.within_s), color=palette.INK, linewidth=1.0, zorder=1)
-            own = self.values[self.values["treatment"] == name].sort_values("block")
-            times_s = own["value"].to_numpy(float)
-            met, heights = times_s <= self.objective.within_s * (1 + TOLERANCE), np.linspace(0.1, 0.9, len(own))
-            xs = np.log(np.clip(times_s, *self.times))
+    def _draw(self) -> base.Drawing:
+        drawing = RowsDrawing([self._row(name) for name in self.rows], ())
+        panel = drawing.panels[0]
+        unit = scales.axis_unit(get_metric(OBJECTIVE_TIME), self.objective.within_s)
+        scales.set_value_scale(panel.xaxis, self.times, unit)
+        panel.set_xlabel(f"time within which {self.objective.share_text} are answered, {unit.name} (log scale)")
+        panel.axvline(self.objective.within_s, color=palette.INK, linewidth=1.0, zorder=1)
+        for top in drawing.tops[1:]:
+            panel.axhline(top, color=palette.RULE, linewidth=0.8)
+        return drawing
+
+    def _row(self, name: str) -> Row:
+        """Return the texts and marks of one treatment."""
+        times_s = self.values[self.values["treatment"] == name].sort_values("block")["value"].to_numpy(float)
+        met = times_s <= self.objective.within_s * (1 + TOLERANCE)
+        shifts = np.linspace(-MARKS_IN / 2, MARKS_IN / 2, len(times_s))
+
+        def draw(panels: Sequence[Axes], y: float) -> None:
             for chosen, hollow in ((met, False), (~met, True)):
                 style = base.marker_props(replace(self.styles[name], hollow=hollow, marker="o"), 4.2)
-                panel.plot(xs[chosen], heights[chosen], **style, zorder=3, clip_on=False)
-            sheet.text(0.05, top + 0.2, base.shorten(self.names[name], names_in - 0.1, sheet.size, True), bold=True)
-            starts = self.rates[name].starts
-            sheet.text(0.05, top + 0.42, f"{starts.met} of {starts.made} starts", colour=self.styles[name].text)
-            if name != self.rows[-1]:
-                panel.set_xticks([])
-            else:
-                unit = scales.axis_unit(get_metric(OBJECTIVE_TIME), self.objective.within_s)
-                scales.set_value_x_axis(panel, self.times, unit, right - left, sheet.size)
-                title = f"time within which {self.objective.share_text} are answered, {unit.name} (log scale)"
-                middle, bottom = (left + right) / 2, sheet.height - 0.12
-                sheet.text(middle, bottom, title, colour=palette.SOFT, align="center", size=9.2)
-        return sheet
+                times = np.clip(times_s[chosen], *self.times)
+                panels[0].plot(times, y + shifts[chosen], **style, zorder=3, clip_on=False)
+
+        starts, colour = self.rates[name].starts, self.styles[name].text
+        note = f"{starts.met} of {starts.made} starts"
+        label = Cell(base.fold(self.names[name], NAME_LETTERS), note, bold=True, note_colour=colour)
+        return Row(label, draw=draw, least_in=ROW_IN)
 
     @property
     def caption(self) -> str:
