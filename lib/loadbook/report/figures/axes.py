@@ -116,6 +116,31 @@ class RatioLocator(Locator):
         return sorted(ticks)
 
 
+class SpacedLocator(Locator):
+    """Ticks at those of the positions, most important first, at which labels have room.
+
+    `room` is that of a label, in usual labels (`Axis.get_tick_space`), so texts need not be measured.
+    """
+
+    def __init__(self, positions: Sequence[float], room: float) -> None:
+        self.positions, self.room = positions, room
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the axis' present range."""
+        return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two positions."""
+        axis: Any = self.axis
+        low, high, *places = axis.get_transform().transform([vmin, vmax, *self.positions])
+        apart = (high - low) * self.room / max(1, axis.get_tick_space())
+        taken = dict[float, float]()
+        for place, position in zip(places, self.positions, strict=True):
+            if low <= place <= high and all(abs(place - other) >= apart for other in taken):
+                taken[place] = position
+        return sorted(taken.values())
+
+
 def set_ratio_scale(axis: Axis, scale: RatioScale, margin: float) -> None:
     """Make `axis` a ratio axis with grid lines, whose positions are log(1 + effect)."""
     (axis.axes.set_xlim if isinstance(axis, XAxis) else axis.axes.set_ylim)(scale.low, scale.high)
