@@ -6,13 +6,15 @@ The time axis is linear, except that long pauses are shortened and simultaneous 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import EffectPoint, EffectSeries, StudyHistory
@@ -20,13 +22,13 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, join_words, pluralize, utc_text
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.figures.rows import write_above
 from loadbook.report.ratios import log_ratio_text
 from loadbook.stats.text import margin_text
 
 DAY_S = 86400.0
 MIN_GAP, MAX_GAP = 0.3, 6.0  # smallest distance of two runs and length of shortened pauses, in units of the usual gap
 PADDING = 0.02  # free space before the first and after the last run, as a share of the axis
-OVERHANG_IN = 0.4  # distance by which a date may extend beyond the ends of the axis
 MONTH_D, YEAR_D = 30.44, 365.25
 
 
@@ -44,17 +46,14 @@ class DateAxis:
         previous = runs[max(runs.index(run) - 1, 0)]
         return (self.places[previous] + self.places[run]) / 2
 
-    def ticks(self, width_in: float, size: float) -> list[tuple[float, str]]:
-        """Return (position, date) of the runs whose dates fit: first run, last run, then runs in the largest gaps."""
+    @property
+    def ticks(self) -> dict[float, str]:
+        """Position -> date, each date once: of the first run, the last run, then of runs in the largest gaps."""
         runs, form = list(self.places), "%H:%M" if self._is_one_day and len(self.times) > 1 else "%Y-%m-%d"
-        order = [runs[k] for k in _widest_spread(len(runs))]
-        labels = [(self.places[run], utc_text(self.times[run], form)) for run in order]
-        width = width_in + 2 * OVERHANG_IN
-        fitting = axes.fitting_labels(labels, lambda at: at * width_in + OVERHANG_IN, size, width)
-        by_label: dict[str, float] = {}
-        for k in fitting:  # if a day has several runs, the first one whose date fits
-            by_label.setdefault(labels[k][1], labels[k][0])
-        return [(place, label) for label, place in by_label.items()]
+        dates: dict[str, float] = {}
+        for k in _widest_spread(len(runs)):
+            dates.setdefault(utc_text(self.times[runs[k]], form), self.places[runs[k]])
+        return {place: label for label, place in dates.items()}
 
     @property
     def _is_one_day(self) -> bool:
@@ -134,40 +133,47 @@ class SeriesPanel:
         ends = [axes.log_ratio(bound) for effect in effects for bound in effect.interval or ()]
         return not all(map(self.scale.contains, ends))
 
-    def draw(self, panel: Axes, dates: DateAxis, height_in: float) -> None:
-        """Draw the treatment's history into axes of this height (inches)."""
-        scale, margin = self.scale, axes.log_ratio(self.margin)
-        panel.set_xlim(-PADDING, 1 + PADDING)
+    def draw(self, panel: Axes, dates: DateAxis, room_pt: float) -> None:
+        """Draw the treatment's history into a panel, with so much room below its title."""
+        scale = self.scale
         panel.set_ylim(scale.low, scale.high)
         ends = [math.expm1(end) * 100 for end in (scale.low, scale.high)]
-        percents = MaxNLocator(max(3, round(height_in / 0.3)), steps=[1, 2, 5, 10]).tick_values(*ends)
-        ticks = [round(float(t), 6) / 100 for t in np.asarray(percents) if ends[0] <= t <= ends[1] and t > -100]
+        percents = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(*ends)
+        ticks = [round(float(t), 6) / 100 for t in percents if max(ends[0], -99) <= t <= ends[1]]
         axes.set_effect_ticks(panel.yaxis, ticks)
-        for tick in filter(None, ticks):
-            panel.axhline(axes.log_ratio(tick), color=palette.GRID, linewidth=0.8, zorder=-4)
-        low, high = max(axes.log_ratio(-self.margin), scale.low), min(margin, scale.high)
-        if low < high:
-            panel.axhspan(low, high, color=palette.BAND, linewidth=0, zorder=-3)
-        if scale.contains(0.0):
-            panel.axhline(0.0, color=palette.INK, linewidth=1.0, zorder=-2)
+        panel.grid(axis="y", color=palette.GRID, linewidth=0.8)
+        panel.set_axisbelow(True)
+        low, high = (axes.log_ratio(sign * self.margin) for sign in (-1, 1))
+        panel.axhspan(low, high, color=palette.BAND, linewidth=0, zorder=-3)
+        panel.axhline(0.0, color=palette.INK, linewidth=1.0, zorder=1)
         self._draw_levels(panel, dates)
         size = float(np.clip(60 / max(len(dates.places), 1), 3.2, 6.4))
         for point in self.series.points:
             _draw_point(panel, scale, dates.places[point.run], point, size)
         if self.series.alarm:
             self._draw_alarm(panel, scale, dates, size)
+        self._write_title(panel, 6 + room_pt)
 
     def _draw_levels(self, panel: Axes, dates: DateAxis) -> None:
-        """Draw a line through the runs of each group (same hosts, same question), and over it the levels."""
+        """Draw a line through the runs of each group (same hosts, same question), and over it the levels.
+
+        If there are several sets of hosts, a key has their letters in the order of their last levels.
+        """
+        last: dict[str, tuple[float, Line2D]] = {}
         for segment in self.series.segments:
             points = [self.series.points[index] for index in segment.indices]
             xs = [dates.places[p.run] for p in points]
-            dashes = DASHES[segment.hosts % len(DASHES)]
+            dashes, level = DASHES[segment.hosts % len(DASHES)], segment.level.mean
             ys = [log[0] for p in points if (log := p.effect.log)]
             panel.plot(xs, ys, color=palette.RULE, linewidth=0.7, linestyle=dashes, zorder=0)
+            look: Any = {"color": palette.INK, "linewidth": 1.5, "linestyle": dashes, "zorder": 5}
             if len(xs) > 1:
-                panel.plot([xs[0], xs[-1]], [segment.level.mean] * 2, color=palette.INK, linewidth=1.5,
-                           linestyle=dashes, zorder=5, solid_capstyle="butt")  # fmt: skip
+                panel.plot([xs[0], xs[-1]], [level] * 2, **look)
+            last[compute.host_set_letter(segment.hosts)] = (level, Line2D([], [], **look))
+        if len({point.hosts for point in self.series.points}) > 1:
+            order = sorted(last, key=lambda letter: -last[letter][0])
+            panel.legend([last[letter][1] for letter in order], order, loc="center left", bbox_to_anchor=(1, 0.5),
+                         handlelength=2.2, borderaxespad=0.2, labelspacing=0.2)  # fmt: skip
 
     def _draw_alarm(self, panel: Axes, scale: axes.RatioScale, dates: DateAxis, size: float) -> None:
         """Draw the limit beyond which the newest run raises the alarm, and a ring around a run beyond it."""
@@ -181,16 +187,20 @@ class SeriesPanel:
                        markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=1.3, zorder=7,
                        clip_on=False)  # fmt: skip
 
-    def write_host_letters(self, sheet: base.Sheet, panel: Axes, right: float, top: float) -> None:
-        """Write the letter of each set of hosts beside its last level if there are several sets."""
-        if len({point.hosts for point in self.series.points}) < 2:
-            return
-        last = {segment.hosts: segment.level.mean for segment in self.series.segments}
-        low, high = panel.get_ylim()
-        wanted = [top + HEIGHT_IN * (high - level) / (high - low) for level in last.values()]
-        places = base.avoid_overlap(wanted, [base.text_height(sheet.size)] * len(wanted), top, top + HEIGHT_IN)
-        for hosts, y in zip(last, places, strict=True):
-            sheet.text(right + 0.08, y, compute.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
+    def _write_title(self, panel: Axes, pad: float) -> None:
+        """Write the treatment's name, and at the right its present level, or that the newest run is worse."""
+        series, segment = self.series, compute.current_segment(self.series)
+        panel.set_title(self.title, weight="bold" if series.kind == "treatment" else "normal", pad=pad)
+        level = compute.level_text(segment) if segment else "no run counts"
+        text = panel.set_title(level, loc="right", size=base.SMALL_PT, weight="normal", color=palette.SOFT, pad=pad)
+        if series.alarm and series.alarm.raised:
+            panel.annotate("▼ newest run worse  ", (0, 0), xycoords=text, ha="right", va="bottom", weight="bold",
+                           color=palette.VERDICTS["worse"].text)  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        """The treatment's name in one or two lines."""
+        return base.fold(base.drawable(self.series.label, self.series.treatment), TITLE_LETTERS)
 
 
 def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoint, size: float) -> None:
@@ -218,12 +228,12 @@ def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoin
 
 
 ConditionChanges = Mapping[str, tuple[str, ...]]
-LEFT_IN, RIGHT_IN, HEIGHT_IN, GAP_IN, FOOT_IN = 0.72, 0.3, 1.15, 0.12, 0.52
-PAUSE_IN, HEAD_IN = 0.18, 0.3  # heights of the line of pause lengths and of the line of change numbers
-TITLE_IN = base.text_height(base.LETTER_PT) + 0.09
-EDGES = (LEFT_IN, base.WIDTH_IN - RIGHT_IN)
+PANEL_IN, TITLE_IN, LINE_IN, FOOT_IN = 1.15, 0.27, 0.16, 0.5  # heights: a panel, its title, a line, the date axis
 MOST_PANELS, MOST_CHANGES = 12, 8
-SMALL_PT = base.LETTER_PT - 0.6
+TITLE_LETTERS, KEY_LETTERS = 36, 105
+NUMBERS_PT = 12.0  # height of the numbers of changes
+PAUSE, NUMBER_APART = 0.0065, 0.024  # half the width of a pause, distance of two numbers: shares of the axis
+DATE_ROOM, PAUSE_ROOM = 2.15, 2.0  # room of a date, of a pause's length, in usual labels
 
 
 class HistoryFigure(base.ReportFigure):
@@ -242,57 +252,52 @@ class HistoryFigure(base.ReportFigure):
         self.dates = date_axis({run.run: run.started for run in history.runs if run.run in runs})
         self.changed_runs = [run for run in self.dates.places if condition_changes.get(run)]
 
-    def _draw(self) -> base.Sheet:
-        key = self._key_lines()
-        step, left, right = TITLE_IN + HEIGHT_IN + GAP_IN, *EDGES
-        foot = FOOT_IN + (PAUSE_IN if self.dates.pauses else 0.0)
-        sheet = base.Sheet(HEAD_IN + step * len(self.panels) + foot + base.text_height(base.LETTER_PT, len(key)) + 0.04)
-        tops = [HEAD_IN + number * step + TITLE_IN for number in range(len(self.panels))]
-        for series_panel, top in zip(self.panels, tops, strict=True):
-            panel = sheet.panel(left, top, right, top + HEIGHT_IN)
-            _write_title(sheet, series_panel.series, top - TITLE_IN + base.text_height(sheet.size) / 2)
-            series_panel.draw(panel, self.dates, HEIGHT_IN)
-            series_panel.write_host_letters(sheet, panel, right, top)
-            panel.set_xticks([])
-        self._draw_changes_and_pauses(sheet, [(HEAD_IN - 0.06, HEAD_IN), *((t, t + HEIGHT_IN) for t in tops)])
-        self._write_dates(sheet, tops[-1] + HEIGHT_IN)
-        for number, line in enumerate(key):
-            y = sheet.height - base.text_height(sheet.size, len(key) - number) - 0.04
-            sheet.text(0.08, y, line, size=SMALL_PT, va="top")
-        return sheet
+    def _draw(self) -> base.Drawing:
+        key, count = self._key_lines(), len(self.panels)
+        second_lines = sum(panel.title.count("\n") for panel in self.panels)
+        lines = len(key) + second_lines + bool(self.dates.pauses) + bool(self.changed_runs)
+        drawing = base.Drawing((PANEL_IN + TITLE_IN) * count + LINE_IN * lines + FOOT_IN)
+        panels: list[Axes] = list(drawing.figure.subplots(count, sharex=True, squeeze=False)[:, 0])
+        for panel, series_panel in zip(panels, self.panels, strict=True):
+            series_panel.draw(panel, self.dates, NUMBERS_PT if self.changed_runs and panel is panels[0] else 0.0)
+            panel.xaxis.set_visible(panel is panels[-1])
+        self._set_date_axis(panels[-1])
+        self._draw_changes_and_pauses(panels)
+        if key:
+            drawing.figure.supxlabel("\n".join(key), x=0.01, ha="left", size=base.SMALL_PT)
+        return drawing
 
-    def _draw_changes_and_pauses(self, sheet: base.Sheet, spans: list[tuple[float, float]]) -> None:
+    def _set_date_axis(self, panel: Axes) -> None:
+        """Write the dates for which there is room below a panel, and below them the lengths of shortened pauses."""
+        ticks, pauses = self.dates.ticks, {place: f"// {length}" for place, length in self.dates.pauses}
+        panel.set_xlim(-PADDING, 1 + PADDING)
+        for labels, room, which in ((ticks, DATE_ROOM, "major"), (pauses, PAUSE_ROOM, "minor")):
+            formatter = FuncFormatter(lambda at, _, labels=labels: labels.get(at, ""))
+            locator = axes.SpacedLocator(list(labels), room)
+            panel.xaxis.set(**{f"{which}_locator": locator, f"{which}_formatter": formatter})
+        panel.tick_params(axis="x", which="minor", length=0, pad=18, labelsize=base.SMALL_PT)
+        panel.set_xlabel(self.dates.title)
+
+    def _draw_changes_and_pauses(self, panels: Sequence[Axes]) -> None:
         """Draw a hairline through all panels for each change of conditions, and a strip for each shortened pause."""
-        places = [_to_inches(self.dates.before(run)) for run in self.changed_runs]
-        for x in places:
-            for span in spans:
-                sheet.line([x, x], span, palette.SOFT, 0.7)
-        for x, number in _number_places(places):
-            sheet.text(x, HEAD_IN - 0.14, number, size=SMALL_PT, align="center", bold=True)
-        for place, length in self.dates.pauses:
-            x = _to_inches(place)
-            for top, bottom in spans[1:]:
-                sheet.box(x - 0.05, top, x + 0.05, bottom, palette.BLOCK_TINT)
-            y, size = spans[-1][1] + 0.1, sheet.size - 1.2
-            sheet.text(x, y, f"// {length}", size=size, align="center", colour=palette.SOFT)
-
-    def _write_dates(self, sheet: base.Sheet, bottom: float) -> None:
-        left, right = EDGES
-        y = bottom + (PAUSE_IN if self.dates.pauses else 0.04)
-        for place, label in self.dates.ticks((right - left) / (1 + 2 * PADDING), sheet.size):
-            x = _to_inches(place)
-            sheet.line([x, x], [bottom, bottom + 0.05], palette.RULE, 0.8)
-            sheet.text(x, y + 0.1, label, colour=palette.SOFT, align="center")
-        sheet.text((left + right) / 2, y + 0.3, self.dates.title, colour=palette.SOFT, align="center")
+        changes = {self.dates.before(run): str(number) for number, run in enumerate(self.changed_runs, 1)}
+        for panel in panels:
+            for place in changes:
+                panel.axvline(place, color=palette.SOFT, linewidth=0.7, zorder=1)
+            for place, _ in self.dates.pauses:
+                panel.axvspan(place - PAUSE, place + PAUSE, color=palette.BLOCK_TINT, linewidth=0, zorder=-2)
+        last = -math.inf
+        for place, number in changes.items():
+            if place - last >= NUMBER_APART:
+                write_above(panels[0], (place + PADDING) / (1 + 2 * PADDING), number, ha="center", weight="bold")
+                last = place
 
     def _key_lines(self) -> list[str]:
         """Return the key of the numbered hairlines as lines of text that fit the width."""
         lines = []
         for number, run in enumerate(self.changed_runs[:MOST_CHANGES], 1):
             date, changes = compute.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
-            lines += base.wrap(
-                base.drawable(f"{number}  {date}: {changes}", run), base.WIDTH_IN - 0.16, SMALL_PT
-            ).split("\n")
+            lines += base.fold(base.drawable(f"{number}  {date}: {changes}", run), KEY_LETTERS).split("\n")
         more = len(self.changed_runs) - MOST_CHANGES
         if more > 0:
             lines.append(f"and {pluralize(more, 'other change')} of conditions: see the table of runs")
@@ -340,34 +345,3 @@ class HistoryFigure(base.ReportFigure):
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
         head = f"Effects of {pluralize(len(self.dates.places), 'run')} by date."
         return head, " ".join([*series, *changes])
-
-
-def _write_title(sheet: base.Sheet, series: EffectSeries, y: float) -> None:
-    """Write the treatment's name, and at the right its present level, or that the newest run is worse."""
-    right, segment = EDGES[1], compute.current_segment(series)
-    level = compute.level_text(segment) if segment else "no run counts"
-    width = base.text_width(level, SMALL_PT)
-    flag = "▼ newest run worse  " if series.alarm and series.alarm.raised else ""
-    room = right - 0.08 - width - base.text_width(flag, sheet.size, bold=True)
-    name = base.shorten(base.drawable(series.label, series.treatment), room - 0.2, sheet.size, bold=True)
-    sheet.text(0.08, y, name, bold=series.kind == "treatment")
-    if flag:
-        sheet.text(right - width, y, flag, bold=True, colour=palette.VERDICTS["worse"].text, align="right")
-    sheet.text(right, y, level, size=SMALL_PT, colour=palette.SOFT, align="right")
-
-
-def _number_places(places: list[float]) -> list[tuple[float, str]]:
-    """Return (position, number) of the hairlines' numbers, spread apart; numbers that do not fit are left out."""
-    left, right = EDGES
-    numbers = [(x, str(number)) for number, x in enumerate(places, 1)]
-    widths = [base.text_width(text, SMALL_PT, bold=True) + 0.05 for _, text in numbers]
-    if sum(widths) <= right - left:
-        spread = base.avoid_overlap(places, widths, left - 0.1, right + 0.1)
-        return [(x, text) for x, (_, text) in zip(spread, numbers, strict=True)]
-    return [numbers[k] for k in axes.fitting_labels(numbers, lambda x: x - left, SMALL_PT, right - left)]
-
-
-def _to_inches(place: float) -> float:
-    """Convert a position on the time axis (0 to 1) to inches on the sheet."""
-    left, right = EDGES
-    return left + (right - left) * (place + PADDING) / (1 + 2 * PADDING)
