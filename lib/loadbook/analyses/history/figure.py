@@ -289,7 +289,8 @@ class HistoryFigure(base.ReportFigure):
         last = -math.inf
         for place, number in changes.items():
             if place - last >= NUMBER_APART:
-                write_above(panels[0], (place + PADDING) / (1 + 2 * PADDING), number, ha="center", weight="bold")
+                write_above(panels[0], (place + PADDING) / (1 + 2 * PADDING), number, ha="center",
+                            weight="bold", color=palette.INK)  # fmt: skip
                 last = place
 
     def _key_lines(self) -> list[str]:

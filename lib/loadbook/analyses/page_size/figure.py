@@ -183,8 +183,9 @@ class PageSizeFigure(base.ReportFigure):
         start = max(first, 1.0 if self.by_bytes else ceiling / self.limits[1]) * self.span**0.01
         y = self._scaled(ceiling / start, start)
         if self.limits[0] <= y <= self.limits[1] and start * self.span**NAME_SHARE <= last:
-            slope = 0.0 if self.by_bytes else -ceiling / start**2
-            panel.text(start, y, name, rotation=math.degrees(math.atan(slope)), transform_rotates_text=True,
+            above = y * (self.limits[1] / self.limits[0]) ** 0.01
+            slope = 0.0 if self.by_bytes else -above / start
+            panel.text(start, above, name, rotation=math.degrees(math.atan(slope)), transform_rotates_text=True,
                        rotation_mode="anchor", va="bottom", size=base.SMALL_PT, color=palette.DOUBT_TEXT,
                        in_layout=False)  # fmt: skip
 
