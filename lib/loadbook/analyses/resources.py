@@ -14,8 +14,9 @@ from loadbook.core.units import NBSP, PERCENT, format_bytes, format_duration, fo
 from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import host_metrics
-from loadbook.report.figures.base import ReportFigure, Sheet, shorten
+from loadbook.report.figures.base import ReportFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
+from loadbook.report.figures.time_panels import TimePanels
 from loadbook.report.figures.tracks import Hosts, median_block
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
@@ -59,35 +60,25 @@ class PeersFigure(ReportFigure):
             raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
         return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, measured_windows_s(run))
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> TimePanels:
         samples, number = self.samples, len(self.rows)
-        head, step = host_metrics.HEAD_IN, host_metrics.STEP_IN
-        sheet = Sheet(head + max(1, number) * step - host_metrics.GAP_IN + host_metrics.FOOT_IN)
+        limits = (float(samples["t_s"].min()), float(samples["t_s"].max())) if len(samples) else (0.0, 1.0)
+        drawing = TimePanels(number, limits, "since the measurement began; shaded = measured")
         if not self.rows:
-            sheet.text(0.1, 0.2, "no monitor recorded enough to compare", colour=palette.SOFT)
-        start, end = (float(samples["t_s"].min()), float(samples["t_s"].max())) if len(samples) else (0.0, 1.0)
-        window = self.windows.get(self.trial, end)
-        for k, row in enumerate(self.rows):
-            top = head + k * step
-            panel = host_metrics.track_panel(sheet, top)
+            drawing.write_title(drawing.panels[0], "no monitor recorded enough to compare")
+        for panel, row in zip(drawing.panels, self.rows, strict=False):
             own = samples[(samples["host"] == row.host) & (samples["resource"] == row.resource)]
             divisor = MIB if str(row.unit).startswith("B") else 1.0
-            panel.axvspan(-start, window - start, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
+            panel.axvspan(0, self.windows.get(self.trial, limits[1]), color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
             for name, of_trial in own.groupby("trial", sort=False):
                 colour, width, zorder = (palette.INK, 1.5, 3) if name == self.trial else (palette.OTHERS, 0.7, 2)
-                line = panel.plot(of_trial["t_s"] - start, of_trial["value"] / divisor, zorder=zorder)[0]
-                line.set(color=colour, linewidth=width)
-            highest = max(float(own["value"].max()) / divisor, 1e-9)
-            panel.set_ylim(0, 1.08 * highest)
-            host_metrics.set_value_ticks(panel, host_metrics.round_ticks(highest))
-            unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
-            title = shorten(f"{row.host}: {_row_text(row)}{unit}", host_metrics.PANEL_WIDTH_IN, sheet.size - 0.4)
+                values = of_trial["value"] / divisor
+                panel.plot(of_trial["t_s"], values, color=colour, linewidth=width, zorder=zorder)
+            drawing.set_values(panel, float(own["value"].max()) / divisor or 1.0)
+            unit = f", {'MiB/s' if row.unit == 'B/s' else 'MiB'}" if divisor == MIB else ""
             colour = palette.INK if row.apart == row.apart else palette.SOFT
-            sheet.text(host_metrics.LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
-            host_metrics.set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
-        unit = host_metrics.time_unit(end)[1]
-        host_metrics.write_time_title(sheet, f"{unit} since the measurement began; shaded = measured")
-        return sheet
+            drawing.write_title(panel, f"{row.host}: {row.resource}{unit}", _values_text(row), colour)
+        return drawing
 
     @property
     def caption(self) -> str:
@@ -116,7 +107,11 @@ class PeersFigure(ReportFigure):
 
 
 def _row_text(row: Any) -> str:
-    return f"{row.resource}: {peer_value_text(row, row.here)} here, usually {peer_value_text(row, row.usual)}"
+    return f"{row.resource}: {_values_text(row)}"
+
+
+def _values_text(row: Any) -> str:
+    return f"{peer_value_text(row, row.here)} here, usually {peer_value_text(row, row.usual)}"
 
 
 def peer_value_text(row: Any, value: float) -> str:

@@ -13,9 +13,11 @@ from matplotlib.text import Text
 
 from effort import some
 from figure_cases import FIGURES, STRAINS_MOST, make, must_be_complete
+from figure_legibility import must_be_legible
 from loadbook.analyses.claims.page import ClaimsFigure
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
+from loadbook.analyses.resources import PeersFigure
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
@@ -440,6 +442,32 @@ def test_overlay_figure_marks_a_trial_that_differs_from_the_others():
     odd = m.traces.copy()
     odd.loc[(odd["trial"] == trial) & (odd["metric"] == "cpu_busy"), "value"] *= 0.3
     assert TrialOverlayFigure(odd, m.trials, m.hosts).caption.startswith("1 of")
+
+
+def test_host_metrics_figure_keeps_names_of_trials_that_failed_at_once_apart():
+    m = mock("plain")
+    own = m.trials[m.trials["block"] == 6].sort_values("slot").index
+    failed = m.trials.loc[own[:5], "trial"]
+    trials = m.trials.assign(valid=~m.trials["trial"].isin(list(failed)))
+    trials.loc[own, "started"] = [0.0, 0.1, 0.2, 0.3, 0.4, *(20.0 * k for k in range(1, len(own) - 4))]
+    windows = dict.fromkeys(m.trials["trial"], 18.0) | dict.fromkeys(failed, 0.0)
+    traces = m.traces[~m.traces["trial"].isin(list(failed))]
+    drawn = host_metrics(m, trials=trials, traces=traces, windows=windows).draw()
+    must_be_legible(drawn)
+    assert sum(word.endswith(" ✕") for word in words(drawn)) == len(failed)
+
+
+def test_peers_figure_has_a_panel_for_each_unusual_resource():
+    m = mock("plain")
+    trial, cores = m.trials["trial"].iloc[5], m.traces[m.traces["item"].str.startswith("cpu")]
+    traces = pd.concat([m.traces, cores.assign(metric="process_cpu", item=f"{'long-name-' * 9}:7")])
+    traces.loc[(traces["trial"] == trial) & (traces["host"] == "www"), "value"] *= 0.3
+    figure = PeersFigure(traces, m.trials, m.hosts, trial)
+    drawn = figure.draw()
+    must_be_legible(drawn)
+    assert len(drawn.axes) == len(figure.rows) > 3
+    assert any("here, usually" in word for word in words(drawn))
+    must_be_legible(PeersFigure(traces[traces["trial"] == trial], m.trials, m.hosts, trial).draw())
 
 
 def test_host_metrics_figure_uses_one_monitor_per_host():

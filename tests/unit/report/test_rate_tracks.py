@@ -83,10 +83,11 @@ def test_treatments_that_share_a_window_have_lines_and_names_in_colours_of_their
         baseline="a",
     )  # fmt: skip
     drawn = figure.draw()
-    colours = {text.get_text(): text.get_color() for text in drawn.texts}
-    assert colours["- - with log"] == palette.INK != colours["— without"]
-    lines = {line.get_color() for line in drawn.axes[0].lines}
-    assert {colours["- - with log"], colours["— without"]} <= lines
+    (key,) = drawn.legends
+    styles = {line.get_label(): (line.get_color(), line.get_linestyle()) for line in key.get_lines()}
+    assert styles["with log"] == (palette.INK, "--") and styles["without"][1] == "-"
+    assert styles["without"][0] != palette.INK
+    assert set(styles.values()) <= {(line.get_color(), line.get_linestyle()) for line in drawn.axes[0].lines}
     assert "bytes received in a treatment's slices" in figure.help
 
 
@@ -100,5 +101,6 @@ def test_cores_of_a_block_in_turns_have_no_legend_of_rates(tmp_path):
     data = load_run(make_project(tmp_path, {"baseline": Arm(), "aa": Arm(check="aa")}, name="aa", blocks=6), "aa")
     together = replace(data, trials=data.trials.assign(execution="interleaved"))
     figure = CoresFigure.from_run(together, block=1)
-    texts = [text.get_text() for text in figure.draw().texts]
-    assert "2 treatments by turns" in texts and figure.colours == {} and not any("— aa" in text for text in texts)
+    drawn = figure.draw()
+    assert "2 treatments by turns" in [text.get_text() for text in drawn.axes[0].texts]
+    assert figure.colours == {} and not drawn.legends

@@ -37,10 +37,8 @@ def test_treatments_that_are_measured_by_turns_have_one_window_and_a_legend_in_t
     interleaved = HostMetricsFigure.from_run(replace(data, trials=data.trials.assign(execution="interleaved")), block=1)
     assert [len(window) for window in plain.timeline.windows] == [1, 1]
     assert [len(window) for window in interleaved.timeline.windows] == [2]
-    names = [text.get_text() for text in interleaved.draw().texts]
-    assert [name for name in names if name[:1] in "-—"] == ["- - baseline", "— aa"]
+    (key,) = interleaved.draw().legends
+    assert [(line.get_label(), line.get_linestyle()) for line in key.get_lines()] == [("baseline", "--"), ("aa", "-")]
     left_out = data.trials.assign(execution="interleaved", valid=data.trials["treatment"] != "aa")
-    texts = [
-        text.get_text() for text in HostMetricsFigure.from_run(replace(data, trials=left_out), block=1).draw().texts
-    ]
-    assert "— aa ✕ not counted" in texts
+    (key,) = HostMetricsFigure.from_run(replace(data, trials=left_out), block=1).draw().legends
+    assert "aa ✕ not counted" in [text.get_text() for text in key.get_texts()]

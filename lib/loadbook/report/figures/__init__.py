@@ -12,6 +12,7 @@
 - `latency`: latency percentiles per trial; latency distribution of all requests together
 - `validity`: results of the validity rules by trial
 - `host_metrics`: host metrics of one block, of one host's cores, of all trials
+- `time_panels`: panels of resources on one time axis
 
 A figure is an object of a subclass of `ReportFigure`: its constructor (or `from_run`) reads the data once; `draw()`,
 `caption`, `help` and `alt_text` use them.

@@ -5,42 +5,34 @@ They show which resources were saturated, whether one of them was the driver's, 
 
 from __future__ import annotations
 
+import textwrap
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.units import MINUS, NBSP, join_words, pluralize
+from loadbook.core.units import NBSP, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base, tracks
-from loadbook.report.figures.tracks import (
-    Hosts,
-    Timeline,
-    Track,
-    TrialSpan,
-    draw_lines,
-    end_of,
-    host_names,
-    start_of,
-)
+from loadbook.report.figures.time_panels import TimePanels, cut_middle
+from loadbook.report.figures.tracks import Hosts, Timeline, Track, TrialSpan, draw_lines, end_of, host_names, start_of
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
 from loadbook.store.tables import RunData, measured_windows_s, values_by_trial
 
-LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
-PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
+LINE_IN, LETTER_IN = 0.17, 0.078  # of names above the panels
 FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as saturated
-TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 LINES_SLICES, FEWEST_SLICES = 3000, 20  # time slices: at most in all lines of a panel, at least in each line
-LEGEND_GAP_IN = 0.16
 MOST_COLOURS = 8  # lines of rates in one window: more cannot be told apart
 UNLIKE_SHARE = 0.1  # share of the capacity: a trial whose mean is further from the median of its treatment is marked
-NAME_PT = base.LETTER_PT - 1.0
+LETTERS_ABOVE, NAME_LETTERS = 96, 26  # letters beside one another above a panel, of a name
+NAME_RISE_PT = 21.0  # from a panel to the names of windows above its title
 
 
 def monitored_hosts(run: RunData) -> Hosts:
@@ -60,29 +52,26 @@ class _TimelineFigure(base.ReportFigure):
     def _draw_track(self, panel: Axes, track: Track) -> None:
         """Draw the lines of one track."""
 
-    def _draw_panels(self, sheet: base.Sheet, head: float, zero: float = 0.0) -> None:
-        """Draw a panel per track, starting `head` inches below the top; time ticks count from `zero` seconds."""
-        last, size = len(self.timeline.tracks) - 1, sheet.size - 0.4
-        for k, track in enumerate(self.timeline.tracks):
-            top = head + k * STEP_IN
-            panel = track_panel(sheet, top)
+    def _draw_panels(self, since: str, begin: float = 0.0, head_in: float = 0.0) -> TimePanels:
+        """Return a drawing with a panel per track, over the time from `begin` seconds on."""
+        shown = self.timeline.tracks
+        drawing = TimePanels(len(shown), (begin, self.timeline.end), since, head_in)
+        for panel, track in zip(drawing.panels, shown, strict=False):
             highest = float(track.samples["value"].max()) if len(track.samples) else 0.0
             limit = max(track.capacity or 0.0, highest) or 1.0
-            panel.set_ylim(0, 1.06 * limit)
-            set_value_ticks(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
+            drawing.set_values(panel, limit, is_capacity=bool(track.capacity))
             self._draw_track(panel, track)
-            sheet.text(LEFT_IN, top - 0.12, track.title, size=size)
-            x = LEFT_IN + base.text_width(track.title, size) + 0.12
-            number = base.wrap(self.timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
             colour = palette.DOUBT_TEXT if self.timeline.full_share(track) else palette.SOFT
-            sheet.text(x, top - 0.12, number, size=size - 0.4, colour=colour)
-            set_time_axis(panel, self.timeline.end, sheet.size, labelled=k == last, zero=zero)
+            drawing.write_title(panel, track.title, self.timeline.number_text(track), colour)
+        return drawing
 
     def _draw_limit(self, panel: Axes, track: Track, width: float, slices: int | None = None) -> None:
         """Draw the limit of a track, and the samples at which the resource was saturated, `width` points wide."""
         if track.limit is not None:
             panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
-            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, width, slices)
+            full = track.full_samples
+            if full["value"].notna().any():
+                draw_lines(panel, full, self.timeline, palette.DOUBT, width, slices)
 
     @property
     def description(self) -> tuple[str, str]:
@@ -146,39 +135,40 @@ class HostMetricsFigure(_TimelineFigure):
         """Return whether any monitor recorded a metric that this figure shows."""
         return bool(traces["metric"].isin(tracks.DRAWN_METRICS).any())
 
-    def _draw(self) -> base.Sheet:
-        timeline, names = self.timeline, self._names()
-        number = len(timeline.tracks)
-        lines, widest = max(map(base.line_count, names), default=1), base.max_text_width(names, NAME_PT, True)
-        lines = max(lines, len(self.legend))
-        upright = widest > _name_width(len(names)) + 0.2
-        head = 0.38 + (widest if upright else base.text_height(NAME_PT, lines))
-        sheet = base.Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
-        if not number:
-            sheet.text(0.1, 0.2, "no monitor recorded anything in this block", colour=palette.SOFT)
-        self._draw_panels(sheet, head)
-        if number:
-            self._write_names(sheet, names, head, upright)
-        title = f"{time_unit(timeline.end)[1]} since the start of block {timeline.block}; shaded = measured"
-        write_time_title(sheet, title + ", white = warm-up and reset")
-        return sheet
+    def _draw(self) -> base.Drawing:
+        key = self._key()
+        names, upright = self._names() if self.timeline.tracks and not key else ([], False)
+        columns = max(1, LETTERS_ABOVE // max((len(str(line.get_label())) + 5 for line in key), default=1))
+        lines = [-(-len(key) // columns), *map(base.line_count, names)]
+        head_in = LETTER_IN * max(map(len, names)) if upright else LINE_IN * max(lines)
+        since = f"since the start of block {self.timeline.block}; shaded = measured, white = warm-up and reset"
+        drawing = self._draw_panels(since, head_in=head_in)
+        if not self.timeline.tracks:
+            drawing.write_title(drawing.panels[0], "no monitor recorded anything in this block")
+        elif key:
+            drawing.figure.legend(handles=key, loc="outside upper left", ncols=columns)
+        else:
+            self._write_names(drawing.panels[0], names, upright)
+        return drawing
 
     def _draw_track(self, panel: Axes, track: Track) -> None:
-        for window in self.timeline.windows:
-            tint = palette.WINDOW_TINT if any(span.valid for span in window) else palette.DOUBT_BOX
-            panel.axvspan(start_of(window), end_of(window), color=tint, linewidth=0, zorder=-3)
-            for start in {span.start for span in window}:
-                panel.axvline(start, color=palette.GRID, linewidth=0.8, zorder=-2)
+        windows, full_height = self.timeline.windows, panel.get_xaxis_transform()
+        tints = [palette.WINDOW_TINT if any(span.valid for span in window) else palette.DOUBT_BOX for window in windows]
+        spans = [(start_of(window), end_of(window) - start_of(window)) for window in windows]
+        panel.broken_barh(spans, (0, 1), transform=full_height, facecolors=tints, linewidth=0, zorder=-3)
+        starts = sorted({span.start for span in self.timeline.trials})
+        panel.vlines(starts, 0, 1, palette.GRID, transform=full_height, linewidth=0.8, zorder=-2)
         if track.mean is not None:
             draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
         if not (track.by_trial and self.colours):
             draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
         for span in self.timeline.trials if track.by_trial and self.colours else ():
-            own, dashes = track.samples[track.samples["trial"] == span.trial], "-"
-            if span.treatment == self.baseline:
-                dashes = axes.DASHED
+            own, dashes = track.samples[track.samples["trial"] == span.trial], self._dashes(span.treatment)
             draw_lines(panel, own, self.timeline, self.colours[span.treatment], 1.4, dashes=dashes)
         self._draw_limit(panel, track, 2.6)
+
+    def _dashes(self, treatment: str) -> Any:
+        return axes.DASHED if treatment == self.baseline else "-"
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -189,31 +179,25 @@ class HostMetricsFigure(_TimelineFigure):
         order = [*(name for name in self.labels if name in shared), *sorted(shared - set(self.labels))]
         return axes.line_colours(order, self.baseline)
 
-    @cached_property
-    def legend(self) -> list[list[tuple[str, str]]]:
-        """Lines of texts, with their colours, that name the treatments of a shared window; [] for others."""
-        lines, room = list[list[tuple[str, str]]](), 0.0
+    def _key(self) -> list[Line2D]:
+        """Return the lines of the treatments of a shared window, labelled with their names; [] for others."""
         counting = {span.treatment for span in self.timeline.trials if span.valid}
+        lines = []
         for treatment, colour in self.colours.items() if len(self.timeline.windows) == 1 else ():
-            mark = "- - " if treatment == self.baseline else "— "
-            name = base.shorten(base.drawable(self.labels.get(treatment, treatment), treatment), 2.2, NAME_PT)
-            text = f"{mark}{name}" + ("" if treatment in counting else " ✕ not counted")
-            room -= base.text_width(text, NAME_PT) + LEGEND_GAP_IN
-            if room < 0:
-                lines.append([])
-                room = PANEL_WIDTH_IN - base.text_width(text, NAME_PT) - LEGEND_GAP_IN
-            lines[-1].append((text, colour))
+            name = cut_middle(base.drawable(self.labels.get(treatment, treatment), treatment), NAME_LETTERS)
+            label = name if treatment in counting else f"{name} ✕ not counted"
+            lines.append(Line2D([], [], color=colour, linestyle=self._dashes(treatment), label=label))
         return lines
 
-    def _names(self) -> list[str]:
-        """Return the text above each measurement window: up to three lines, or one vertical line."""
-        names = [base.drawable(*self._name(window)) for window in self.timeline.windows]
-        width = _name_width(len(names))
-        wrapped = [base.wrap(name, width, NAME_PT, True, lines=3) for name in names]
-        if width < 0.55 or any("…" in name for name in wrapped):
-            wrapped = [base.shorten(name, 1.5, NAME_PT, True) for name in names]
-        marks = ["" if _counts(window) else " ✕" for window in self.timeline.windows]
-        return [name + mark for name, mark in zip(wrapped, marks, strict=True)]
+    def _names(self) -> tuple[list[str], bool]:
+        """Return the text above each measurement window, and whether they are upright: one line, not up to three."""
+        windows = self.timeline.windows
+        names = [base.drawable(*self._name(window)) + ("" if _counts(window) else " ✕") for window in windows]
+        letters = LETTERS_ABOVE // max(1, len(names)) - 1
+        wrapped = [textwrap.wrap(name, max(1, letters), break_long_words=False) for name in names]
+        if any(len(lines) > 3 or max(map(len, lines)) > letters for lines in wrapped):
+            return [cut_middle(name, NAME_LETTERS) for name in names], True
+        return ["\n".join(lines) for lines in wrapped], False
 
     def _name(self, window: Sequence[TrialSpan]) -> tuple[str, str]:
         """Return the treatment of a window, or how many are measured by turns, and the same without the labels."""
@@ -223,28 +207,21 @@ class HostMetricsFigure(_TimelineFigure):
         left_out = sum(not span.valid for span in window)
         return (f"{turns}, {left_out} not counted" if left_out else turns), turns
 
-    def _write_names(self, sheet: base.Sheet, names: list[str], head: float, upright: bool) -> None:
-        """Write each trial's treatment once, above its measurement window; a shared window has a legend."""
-        for k, line in enumerate(self.legend):
-            x, above = LEFT_IN, (len(self.legend) - 1 - k) * base.text_height(NAME_PT)
-            for text, colour in line:
-                sheet.text(x, head - 0.26 - above, text, size=NAME_PT, colour=colour, va="bottom")
-                x += base.text_width(text, NAME_PT) + LEGEND_GAP_IN
-        if self.legend:
-            return
-        windows, inch, y = self.timeline.windows, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
-        wanted = [LEFT_IN + inch * (start_of(window) + end_of(window)) / 2 for window in windows]
-        sizes = [
-            NAME_PT * 1.15 / 72 if upright else base.max_text_width([name], NAME_PT, True) + 0.06 for name in names
-        ]
-        places = base.avoid_overlap(wanted, sizes, LEFT_IN, sheet.width - 0.03)
+    def _write_names(self, panel: Axes, names: list[str], upright: bool) -> None:
+        """Write each trial's treatment once, above its measurement window, or beside it if names would touch."""
+        windows, end = self.timeline.windows, self.timeline.end
+        letters = [2 if upright else max(map(len, name.split("\n"))) + 1 for name in names]
+        widths = end * np.array(letters) / max(LETTERS_ABOVE, sum(letters))
+        packed = np.cumsum(widths) - widths / 2  # the middles of names that follow one another without room
+        middles = np.array([(start_of(window) + end_of(window)) / 2 for window in windows])
+        places = np.maximum.accumulate(np.maximum(middles - packed, 0)) + packed
+        places = np.minimum(places, end - widths.sum() + packed)
         for name, x, window in zip(names, places, windows, strict=True):
-            colour, bold = (palette.INK, False) if _counts(window) else (palette.DOUBT_TEXT, True)
-            if upright:
-                x += NAME_PT / 72 / 2.6
-                sheet.text(x, y, name, size=NAME_PT, colour=colour, bold=bold, va="baseline", rotation=90)
-            else:
-                sheet.text(x, y, name, size=NAME_PT, colour=colour, bold=bold, align="center", va="bottom")
+            style: dict[str, Any] = {} if _counts(window) else {"color": palette.DOUBT_TEXT, "weight": "bold"}
+            panel.annotate(
+                name, (x, 1), (0, NAME_RISE_PT), xycoords=("data", "axes fraction"), textcoords="offset points",
+                ha="center", va="bottom", rotation=90 if upright else 0, size=base.SMALL_PT, **style,
+            )  # fmt: skip
 
     @property
     def caption(self) -> str:
@@ -353,7 +330,7 @@ class TrialOverlayFigure(_TimelineFigure):
         samples = finest_source_only(traces)
         spans = tracks.trial_spans(samples, trials.sort_values("slot"), windows or {})
         first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
-        aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: start of measurement
+        aligned = tuple(replace(span, start=first, opens=0.0) for span in spans)  # 0: start of measurement
         self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, hosts, links or {})))
 
     @classmethod
@@ -377,17 +354,14 @@ class TrialOverlayFigure(_TimelineFigure):
             unlike[track.title] = set(means.index[distances > UNLIKE_SHARE * (track.capacity or np.inf)])
         return unlike
 
-    def _draw(self) -> base.Sheet:
-        timeline = self.timeline
-        sheet = base.Sheet(HEAD_IN + max(1, len(timeline.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
-        self._draw_panels(sheet, HEAD_IN, timeline.trials[0].opens)
-        write_time_title(sheet, f"{time_unit(timeline.end)[1]} since the measurement began; shaded = measured")
-        return sheet
+    def _draw(self) -> base.Drawing:
+        begin = min(span.start for span in self.timeline.trials)
+        return self._draw_panels("since the measurement began; shaded = measured", begin)
 
     def _draw_track(self, panel: Axes, track: Track) -> None:
         slices = max(FEWEST_SLICES, LINES_SLICES // len(self.timeline.trials))
         longest = max(self.timeline.trials, key=lambda span: span.window)
-        panel.axvspan(longest.opens, longest.opens + longest.window, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
+        panel.axvspan(0, longest.window, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
         draw_lines(panel, track.samples, self.timeline, palette.OTHERS, 0.7, slices)
         self._draw_limit(panel, track, 1.2, slices)
         unlike = track.samples[track.samples["trial"].isin(self.unlike_trials[track.title])]
@@ -418,43 +392,3 @@ def _full_resources(shares: list[tuple[Track, float]]) -> str:
 
 def _counts(window: Sequence[TrialSpan]) -> bool:
     return all(span.valid for span in window)
-
-
-def _name_width(windows: int) -> float:
-    return PANEL_WIDTH_IN / max(1, windows) - 0.08
-
-
-def track_panel(sheet: base.Sheet, top: float) -> Axes:
-    """Return the axes of one resource, with their top at `top` inches."""
-    return sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
-
-
-def set_value_ticks(panel: Axes, ticks: Sequence[float]) -> None:
-    """Set and label the ticks of a panel's y axis at these values."""
-    axes.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
-
-
-def round_ticks(limit: float) -> list[float]:
-    """Return 0 and the largest round value that is at most `limit`."""
-    step = 10 ** np.floor(np.log10(limit))
-    return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
-
-
-def write_time_title(sheet: base.Sheet, title: str) -> None:
-    """Write the title of the time axis at the foot of the sheet."""
-    sheet.text(sheet.width / 2, sheet.height - 0.13, title, colour=palette.SOFT, align="center", size=sheet.size - 0.4)
-
-
-def time_unit(end: float) -> tuple[float, str]:
-    """Return (seconds in one unit, its name) for a time axis that ends at `end` seconds."""
-    return (1.0, "seconds") if end < 180 else (60.0, "minutes")
-
-
-def set_time_axis(panel: Axes, end: float, size: float, *, labelled: bool, zero: float = 0.0) -> None:
-    """Set a panel's time axis from 0 to `end` seconds; if `labelled`, write ticks that count from `zero`."""
-    divisor = time_unit(end)[0]
-    panel.set_xlim(0, end)
-    step = next((s for s in TIME_STEPS if end / divisor / s <= 8), end / divisor)
-    whole = np.arange(-(zero / divisor // step), (end - zero) / divisor / step + 1e-9)
-    labels = [(float(n * step * divisor + zero), f"{n * step + 0.0:g}".replace("-", MINUS)) for n in whole]
-    axes.set_fitting_ticks(panel.xaxis, labels if labelled else [], PANEL_WIDTH_IN, size)
