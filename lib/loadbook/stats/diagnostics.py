@@ -72,7 +72,7 @@ def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
     keys = ["trial", "t_s"]
     sums = {name: cores[cores["metric"] == f"cpu_{name}"].groupby(keys)["value"].sum() for name in ("busy", "steal")}
     process = own[own["metric"] == "process_cpu"]
-    labels = process["item"].str.rpartition(":")[0]
+    labels = process["item"].str.rsplit(":", n=1).str[0]
     by_label = process.assign(label=labels).groupby([*keys, "label"])["value"].sum()
     parts = [sums["busy"].reset_index().assign(resource="CPUs busy")]
     if len(sums["steal"]) and float(sums["steal"].max()) > 0:

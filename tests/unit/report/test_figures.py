@@ -468,6 +468,7 @@ def test_peers_figure_has_a_panel_for_each_unusual_resource():
     assert len(drawn.axes) == len(figure.rows) > 3
     assert any("here, usually" in word for word in words(drawn))
     must_be_legible(PeersFigure(traces[traces["trial"] == trial], m.trials, m.hosts, trial).draw())
+    must_be_legible(PeersFigure(m.traces, m.trials, m.hosts, trial).draw())  # monitors without processes
 
 
 def test_host_metrics_figure_uses_one_monitor_per_host():

@@ -6,13 +6,13 @@
 - `rows`: names, panels and columns of text in rows
 - `forest`: rows with an interval on one axis of ratios
 - `zero_lane`: rows of trials, with the zeros in a lane beside a log axis
+- `time_panels`: panels of resources on one time axis
 - `tracks`: host metrics of several trials on one time axis
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial
 - `latency`: latency percentiles per trial; latency distribution of all requests together
 - `validity`: results of the validity rules by trial
 - `host_metrics`: host metrics of one block, of one host's cores, of all trials
-- `time_panels`: panels of resources on one time axis
 
 A figure is an object of a subclass of `ReportFigure`: its constructor (or `from_run`) reads the data once; `draw()`,
 `caption`, `help` and `alt_text` use them.
