@@ -378,7 +378,7 @@ def _problems(trials: pd.DataFrame, case: str) -> pd.DataFrame:
     add(None, "driver-shares-cores", "doubt", "driver and server are on one machine")
     if case == "no_monitor":
         for trial in trials["trial"]:
-            add(trial, "driver-saturated", "unchecked", "no monitor on the driver")
+            add(trial, "driver-saturated", "unchecked", "not checked: no monitor on the driver")
     return pd.DataFrame(rows)
 
 

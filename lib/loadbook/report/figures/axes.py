@@ -285,9 +285,10 @@ def value_range(values: pd.Series, pad: float = 0.06) -> Interval:
 
 def shade_blocks(axes: Axes, trials: pd.DataFrame) -> None:
     """Shade every second block behind a panel whose x axis is the slot (position in the order of execution)."""
-    for number, (_, slots) in enumerate(trials.groupby("block")["slot"]):
-        if number % 2:
-            axes.axvspan(slots.min() - 0.5, slots.max() + 0.5, color=palette.BLOCK_TINT, linewidth=0, zorder=-3)
+    slots = trials.groupby("block")["slot"].agg(["min", "max"])[1::2]
+    spans = list(zip(slots["min"] - 0.5, slots["max"] - slots["min"] + 1, strict=True))
+    style: dict[str, Any] = {"facecolor": palette.BLOCK_TINT, "linewidth": 0, "zorder": -3}
+    axes.broken_barh(spans, (0, 1), transform=axes.get_xaxis_transform(), **style)
 
 
 def slot_limits(trials: pd.DataFrame) -> Interval:
@@ -295,19 +296,33 @@ def slot_limits(trials: pd.DataFrame) -> Interval:
     return float(trials["slot"].min() - 0.8), float(trials["slot"].max() + 0.8)
 
 
-def set_block_axis(axes: Axes, trials: pd.DataFrame, width_in: float, size: float) -> None:
-    """Write block numbers below a panel whose x axis is the slot."""
-    low, high = slot_limits(trials)
-    axes.set_xlim(low, high)
-    middles = trials.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)
-    blocks = [(float(at), str(block)) for block, at in middles.items()]
-    for step in (times * 10**power for power in range(9) for times in (1, 2, 5)):
-        labels = blocks[step - 1 :: step]
-        fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
-        if fitting and len(fitting) > fitting[-1] - fitting[0]:  # no label in between is missing
-            break
-    set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
-    axes.tick_params(axis="x", length=0)
+class BlockLocator(Locator):
+    """Ticks in the middle of every block, or of every 2nd, 5th, 10th, ... one, on an axis of slots."""
+
+    def __init__(self, middles: Sequence[float], letters: int) -> None:
+        self.middles, self.letters = middles, letters
+
+    def __call__(self) -> Sequence[float]:
+        """Return the ticks; a label's room is as many em as it has letters."""
+        space = max(1, self.axis.get_tick_space() * 3 // self.letters) if self.axis else 9
+        steps = (times * 10**power for power in range(9) for times in (1, 2, 5))
+        step = next(step for step in steps if len(self.middles) <= space * step)
+        return self.middles[step - 1 :: step]
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Return the ticks, which do not depend on the range."""
+        return self()
+
+
+def set_block_axis(axes: Axes, trials: pd.DataFrame) -> None:
+    """Make x an axis of slots with the numbers of blocks; every second block is shaded."""
+    slots = trials.groupby("block")["slot"].agg(["min", "max"])
+    names = {(first + last) / 2: str(block) for block, first, last in slots.itertuples()}
+    axes.set_xlim(*slot_limits(trials))
+    axes.xaxis.set_major_locator(BlockLocator(list(names), max(map(len, names.values()))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: names.get(at, "")))
+    axes.tick_params(axis="x", bottom=False)
+    shade_blocks(axes, trials)
 
 
 def draw_interval(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
@@ -23,13 +24,36 @@ from loadbook.stats.results import Analysis, Interval
 from loadbook.store.tables import RunData
 
 MOST_REASONS = 3  # largest number of excluded trials with a written reason; the others are counted in one line
-NO_VALUE_SHARE = 0.045  # height of the lane of trials without a value, as a share of the panel
-MOST_ARMS, NAME_IN = 8, 1.85
-UNSTEADY = 0.10  # range of the block medians from which on the caption warns of a disturbed host
+MOST_ARMS = 8
+NAME_LETTERS, REASON_LETTERS, LANE_LETTERS, PANEL_LETTERS = 28, 56, 34, 88
 RING_PT = 5.0
-LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN, VALUES_IN, DRIFT_IN = 0.62, 0.3, 0.34, 0.46, 2.05, 0.75
-BOTTOM_IN = TITLE_IN + VALUES_IN  # bottom of the upper panel
+UNSTEADY = 0.10  # range of the block medians from which on the caption warns of a disturbed host
+HEIGHT_IN, HEIGHTS = 3.95, (2.05, 0.75)
+LINE_SHARE = 0.085  # height of a line of text, as a share of the upper panel
+HOVER_IN = 0.06  # largest distance of a mark from the edges of its hover area; across, also half a slot
 OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
+
+
+class OrderDrawing(base.Drawing):
+    """Two panels with the slots as their x axis; points (slot, value) of the upper one have hover texts."""
+
+    def __init__(self, points: np.ndarray, texts: Sequence[str]) -> None:
+        super().__init__(HEIGHT_IN)
+        self.points, self.texts = points, texts
+        self.upper, self.lower = self.figure.subplots(2, 1, sharex=True, height_ratios=HEIGHTS)
+
+    def finish(self) -> None:
+        """Compute the layout, and add the hover areas."""
+        super().finish()
+        to_inches = self.figure.dpi_scale_trans.inverted()
+        first, last = self.upper.get_xlim()
+        slot_in = self.upper.bbox.width / self.figure.dpi / (last - first)
+        half, (width, height) = max(HOVER_IN / 2, min(HOVER_IN, slot_in / 2)), self.figure.get_size_inches()
+        places = to_inches.transform(self.upper.transData.transform(self.points))
+        for (x, y), text in zip(places, self.texts, strict=True):
+            left, top = 100 * (x - half) / width, 100 * (1 - (y + HOVER_IN) / height)
+            area = base.HoverArea(left, top, 200 * half / width, 200 * HOVER_IN / height, text)
+            self.hover_areas.append(area)
 
 
 class OrderFigure(base.ReportFigure):
@@ -78,12 +102,15 @@ class OrderFigure(base.ReportFigure):
         distinct = {*largest, *(r.treatment for r in self.analysis.of_kind("baseline", "aa"))}
         return {t: style if t in distinct else OTHERS for t, style in styles.items()}
 
-    @cached_property
-    def key(self) -> list[tuple[str, str, palette.VerdictStyle]]:
-        """The labels beside the plot: (treatment, name, style); treatments without their own style are one entry."""
-        key = [(t, name, self.styles[t]) for t, name in self.names.items() if self.styles[t] is not OTHERS]
-        others = len(self.styles) - len(key)
-        return [*key, ("", f"{others} others", OTHERS)] if others else key
+    @property
+    def key(self) -> list[tuple[str, palette.VerdictStyle]]:
+        """The names beside the plot with their styles, by median; treatments without their own style are one entry."""
+        medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
+        own = [treatment for treatment, style in self.styles.items() if style is not OTHERS]
+        own.sort(key=lambda treatment: -medians.get(treatment, 0.0))
+        others = len(self.styles) - len(own)
+        key = [(self.names[treatment], self.styles[treatment]) for treatment in own]
+        return [*key, (f"{others} others", OTHERS)] if others else key
 
     @cached_property
     def drift(self) -> tuple[pd.DataFrame, pd.Series]:
@@ -93,89 +120,106 @@ class OrderFigure(base.ReportFigure):
         usable = usable.assign(off=np.log(usable["value"] / usual))
         return usable, usable.groupby("block")["off"].median()
 
-    def _draw(self) -> base.Sheet:
-        size = base.LETTER_PT - 0.4
-        names = [base.wrap(name, NAME_IN, size) for _, name, _ in self.key]
-        drift_top = BOTTOM_IN + GAP_IN
-        sheet = base.Sheet(drift_top + DRIFT_IN + FOOT_IN)
-        right = base.WIDTH_IN - base.max_text_width(names, size) - 0.3
-        upper = sheet.panel(LEFT_IN, TITLE_IN, right, BOTTOM_IN)
-        lower = sheet.panel(LEFT_IN, drift_top, right, drift_top + DRIFT_IN)
-        limits = self._draw_values(upper)
-        self._draw_excluded(sheet, upper, limits, right)
+    def _draw(self) -> base.Drawing:
+        usable, _ = self.drift
+        columns = (usable[name] for name in ("trial", "treatment", "value", "off"))
+        hover_texts = [
+            f"{trial}: {self.names.get(treatment, treatment)}, {format_quantity(value, self.metric.unit)} "
+            f"({log_ratio_text(off)})"
+            for trial, treatment, value, off in zip(*columns, strict=True)
+        ]
+        drawing = OrderDrawing(usable[["slot", "value"]].to_numpy(float), hover_texts)
+        upper, lower = drawing.upper, drawing.lower
+        self._draw_values(upper)
         self._draw_drift(lower)
         for panel in (upper, lower):
-            axes.shade_blocks(panel, self.values)
-            axes.set_block_axis(panel, self.values, right - LEFT_IN, sheet.size)
-        upper.set_xticks([])
-        self._write_names(sheet, names, limits, right)
+            axes.set_block_axis(panel, self.values)
+        marks = [
+            Line2D([], [], **base.marker_props(style, _marker_pt(style)), label=base.fold(name, NAME_LETTERS))
+            for name, style in self.key
+        ]
+        drawing.figure.legend(
+            handles=marks, labelcolor=[style.text for _, style in self.key], loc="outside right upper", handlelength=1
+        )
         unit = axes.axis_unit(self.metric, float(self.values["value"].max()))
-        title = axes.value_axis_title(self.metric, self.analysis.statistic, unit)
-        sheet.text(LEFT_IN, 0.13, title, colour=palette.SOFT)
-        title = "drift: each trial against its own treatment’s median; line = block median"
-        sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
+        quiet: dict[str, Any] = {"color": palette.SOFT, "weight": "normal"}
+        upper.set_title(axes.value_axis_title(self.metric, self.analysis.statistic, unit), **quiet)
+        lower.set_title("drift: each trial against its own treatment’s median; line = block median", **quiet)
         most = self.values.groupby("block").size().max()
-        title = f"block (order of execution; {most} trials{'' if self.is_confounded else f' {self.order}'} in each)"
-        sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
-        self._add_hover_areas(sheet, limits, right)
-        return sheet
+        order = "" if self.is_confounded else f" {self.order}"
+        lower.set_xlabel(f"block (order of execution; {most} trials{order} in each)")
+        return drawing
 
-    def _draw_values(self, panel: Axes) -> Interval:
-        """Draw the valid trials and rings around outliers; return the limits of the y axis."""
+    def _draw_values(self, panel: Axes) -> None:
+        """Draw the trials, and rings around outliers."""
         usable, _ = self.drift
         low, high = axes.value_range((self.values if usable.empty else usable)["value"], 0.07)
-        if not self.excluded.empty:  # room above for the reasons, below for trials without a value
-            below = 0.12 if (~(self.excluded["value"] > 0)).any() else 0.0
-            low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
-        axes.set_value_y_axis(panel, (low, high), axes.axis_unit(self.metric, high), VALUES_IN)
+        limits = self._draw_excluded(panel, low, high)
+        axes.set_value_scale(panel.yaxis, limits, axes.axis_unit(self.metric, high))
         for treatment, style in sorted(self.styles.items(), key=lambda item: item[1] is not OTHERS):
             own = usable[usable["treatment"] == treatment]
             props = base.marker_props(style, _marker_pt(style))
-            panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if style is OTHERS else 3)
+            panel.plot(own["slot"], own["value"], **props, zorder=2 if style is OTHERS else 3)
         far = usable[usable["trial"].isin(list(self.outliers))]
         panel.plot(
-            far["slot"], np.log(far["value"]), linestyle="none", marker="o", markersize=6.0 + RING_PT,
+            far["slot"], far["value"], linestyle="none", marker="o", markersize=6.0 + RING_PT,
             markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=0.9, zorder=4,
         )  # fmt: skip
-        return low, high
 
-    def _draw_excluded(self, sheet: base.Sheet, panel: Axes, limits: Interval, right: float) -> None:
-        """Draw a cross for each excluded trial (in the lowest lane if it has no value), and write the reason."""
-        excluded = self.excluded
+    def _draw_excluded(self, panel: Axes, low: float, high: float) -> Interval:
+        """Draw a cross for each excluded trial, and write the reasons; return the limits of the y axis.
+
+        Below the values from `low` to `high` is a lane for trials without a value, above them are lines for reasons.
+        """
+        excluded, statuses = self.excluded, self.excluded["status"].str.replace("_", " ")
         if excluded.empty:
-            return
-        low, span = math.log(limits[0]), math.log(limits[1] / limits[0])
-        lowest = low + NO_VALUE_SHARE * span
-        heights = np.log(excluded["value"].where(excluded["value"] > 0)).clip(lowest, low + 0.84 * span)
-        heights = heights.fillna(lowest)
-        panel.plot(excluded["slot"], heights, **base.cross_props(6, 1.4))
-        size, width = sheet.size - 0.8, right - LEFT_IN
-        statuses = excluded["status"].str.replace("_", " ")
+            return low, high
         reasons = [
             base.drawable(self.exclusion_reasons.get(trial) or status, status)
             for trial, status in zip(excluded["trial"], statuses, strict=True)
         ]
-        texts = [base.wrap(f"{reason}: not counted", 0.55 * width, size, lines=1) for reason in reasons]
-        widths = [base.text_width(text, size) + 0.14 for text in texts]
-        first, last = axes.slot_limits(self.values)
-        xs = [LEFT_IN + width * (slot - first) / (last - first) for slot in excluded["slot"]]
-        ys = [BOTTOM_IN - VALUES_IN * (height - low) / span for height in heights]
-        without_value = [y > BOTTOM_IN - (NO_VALUE_SHARE + 0.02) * VALUES_IN for y in ys]
-        if len(texts) > MOST_REASONS or sum(widths) > width or sum(without_value) > 1:
+        is_below = ~(excluded["value"] > low)
+        below, above = int(is_below.sum()), int((~is_below).sum())
+        are_few = len(reasons) <= MOST_REASONS and below < 2
+        below, above = min(2, 2 * below), above if are_few else 1  # lines of text
+        line = math.log(high / low) / (1 / LINE_SHARE - above - below)
+        heights = excluded["value"].clip(upper=high).where(~is_below, low * math.exp(-line * below / 2))
+        panel.plot(excluded["slot"], heights, **base.cross_props(6, 1.4))
+        if are_few:
+            self._write_reasons(panel, list(zip(excluded["slot"], heights, reasons, is_below, strict=True)))
+        else:
             why = f": {reasons[0]}" if len(set(reasons)) == 1 else ""
             text = f"✕ {len(excluded)} of {pluralize(len(self.values), 'trial')} not counted{why}"
-            sheet.text(LEFT_IN + 0.08, TITLE_IN + 0.1, base.wrap(text, width, size, lines=1), size=size)
-            return
-        middles = base.avoid_overlap(xs, widths, LEFT_IN, right)
-        for text, x, y, need, middle, is_lowest in zip(texts, xs, ys, widths, middles, without_value, strict=True):
-            if is_lowest and x + need < right:
-                sheet.text(x + 0.08, y, text, size=size, colour=palette.SOFT)
-            elif is_lowest:
-                sheet.text(x - 0.08, y, text, size=size, colour=palette.SOFT, align="right")
-            else:  # at the top, with a line to the trial's cross
-                sheet.text(middle, TITLE_IN + 0.1, text, size=size, colour=palette.SOFT, align="center")
-                if y - TITLE_IN > 0.35:
-                    sheet.line([middle, x], [TITLE_IN + 0.19, y - 0.08], palette.SOFT, 0.6)
+            text = base.fold(text, PANEL_LETTERS, 1)
+            panel.text(0.01, 0.98, text, size=base.SMALL_PT, va="top", transform=panel.transAxes)
+        return low * math.exp(-line * below), high * math.exp(line * above)
+
+    def _write_reasons(self, panel: Axes, crosses: Sequence[tuple[float, float, str, bool]]) -> None:
+        """Write a reason for each cross (slot, value, reason, whether in the lane): beside it in the lane, else above.
+
+        The outer ones are higher, so that a line to a cross seldom meets another text; the text covers it if it does.
+        """
+        first, last = axes.slot_limits(self.values)
+        style: dict[str, Any] = {"size": base.SMALL_PT, "color": palette.SOFT}
+        ground = {"facecolor": palette.BACKGROUND, "edgecolor": "none", "pad": 0.5}
+        middle, line = (first + last) / 2, 0
+        for slot, height, reason, in_lane in sorted(crosses, key=lambda cross: -abs(cross[0] - middle)):
+            text, share = f"{reason}: not counted", (slot - first) / (last - first)
+            if in_lane:
+                align, offset = ("left", 6) if share < 0.5 else ("right", -6)
+                text = base.fold(text, LANE_LETTERS)
+                panel.annotate(
+                    text, (slot, height), (offset, 0), textcoords="offset points", va="center", ha=align, **style
+                )
+                continue
+            align, start = ("left", 0.0) if share < 0.33 else ("center", 0.5) if share < 0.67 else ("right", 1.0)
+            arrow: dict[str, Any] = {"arrowstyle": "-", "color": palette.SOFT, "linewidth": 0.6, "shrinkA": 0}
+            arrow |= {"shrinkB": 5, "relpos": (start, 0)}
+            panel.annotate(
+                base.fold(text, REASON_LETTERS, 1), (slot, height), (slot, 0.99 - LINE_SHARE * line), va="top",
+                textcoords=panel.get_xaxis_transform(), ha=align, bbox=ground, arrowprops=arrow, **style,
+            )  # fmt: skip
+            line += 1
 
     def _draw_drift(self, panel: Axes) -> None:
         usable, by_block = self.drift
@@ -194,34 +238,6 @@ class OrderFigure(base.ReportFigure):
             )  # fmt: skip
         middles = usable.groupby("block")["slot"].mean()
         panel.plot(middles, by_block, color=palette.INK, linewidth=1.8, solid_joinstyle="round")
-
-    def _write_names(self, sheet: base.Sheet, names: list[str], limits: Interval, right: float) -> None:
-        """Write each treatment's name at the right, near its median but without overlap."""
-        size, low, high = sheet.size - 0.4, math.log(limits[0]), math.log(limits[1])
-        medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
-        wanted = []
-        for treatment, _, _ in self.key:
-            median = medians.get(treatment, math.nan)
-            y = BOTTOM_IN if not median > 0 else BOTTOM_IN - VALUES_IN * (math.log(median) - low) / (high - low)
-            wanted.append(min(max(y, TITLE_IN), BOTTOM_IN))
-        heights = [base.text_height(size, base.line_count(name)) + 0.015 for name in names]
-        lacking = max(0.0, sum(heights) - VALUES_IN)
-        places = base.avoid_overlap(wanted, heights, TITLE_IN - lacking / 2, BOTTOM_IN + lacking / 2)
-        for name, (_, _, style), y in zip(names, self.key, places, strict=True):
-            sheet.marker(right + 0.14, y, style, _marker_pt(style))
-            sheet.text(right + 0.26, y, name, size=size, colour=style.text)
-
-    def _add_hover_areas(self, sheet: base.Sheet, limits: Interval, right: float) -> None:
-        """Add a hover text to each valid trial: number, treatment and value."""
-        usable, (first, last) = self.drift[0], axes.slot_limits(self.values)
-        across = (right - LEFT_IN) / (last - first)
-        up = VALUES_IN / math.log(limits[1] / limits[0])
-        columns = (usable[c] for c in ("trial", "treatment", "slot", "value", "off"))
-        for trial, treatment, slot, value, off in zip(*columns, strict=True):
-            x, y = LEFT_IN + across * (slot - first), BOTTOM_IN - up * math.log(value / limits[0])
-            half = max(0.03, min(0.06, across / 2))
-            text = f"{trial}: {self.names.get(treatment, treatment)}, {format_quantity(value, self.metric.unit)}"
-            sheet.hover(x - half, y - 0.06, x + half, y + 0.06, f"{text} ({log_ratio_text(off)})")
 
     @property
     def caption(self) -> str:

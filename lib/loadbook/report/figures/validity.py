@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
+from loadbook.report.figures.rows import LINE_IN, Cell, Row, RowsDrawing
 from loadbook.store.tables import RunData
 
 LEVELS = ("invalid", "doubt", "note", "unchecked")
-LEVEL_TEXTS = {"invalid": "✕ not counted", "doubt": "! doubt", "note": "note", "unchecked": "not checked"}
-ROW_IN, HEAD_IN, FOOT_IN, NAME_IN, RESULT_IN = 0.28, 0.34, 0.5, 2.5, 2.0
+WORDS = {"invalid": "not counted", "doubt": "doubt", "note": "note", "unchecked": "not checked"}
+SIGNS = {"invalid": "✕ ", "doubt": "! "}
+ROW_IN, HALF_HATCH_IN, HEAD_IN = 0.28, 0.09, 0.1
+NAME_LETTERS, RESULT_LETTERS, REASON_LETTERS, PAGE_LETTERS = 36, 32, 52, 122
 MOST_CLEAN = 8  # largest number of rows without a hit; if there are more such rules, they are listed below the figure
 _MARKERS = {
     "invalid": {"marker": "x", "color": palette.INK, "markersize": 5, "markeredgewidth": 1.5, "zorder": 4},
@@ -38,10 +40,11 @@ class RuleResult:
     level : the worst level of the hits; None if the rule has no hit.
     hits : table (trial, level, slot, treatment) of the trials that the rule objects to.
     whole_run : the level of a hit on the whole run; None if there is none.
-    unchecked : the reason why the rule could not be checked for some trials; None if all were checked.
+    unchecked : "not checked: " and the reason why it was not for some trials; None if all were checked.
     unchecked_slots : the slots of the trials for which the rule could not be checked.
     wholly_unchecked : whether the rule could not be checked for any trial.
-    text : the summary at the right of the row.
+    counts : (level, words) of each part of the summary: number of trials with hits, or that it is the whole run.
+    treatment : the name of the treatment if all of several hits are of one, else "".
     """
 
     title: str
@@ -51,7 +54,13 @@ class RuleResult:
     unchecked: str | None
     unchecked_slots: tuple[int, ...]
     wholly_unchecked: bool
-    text: str
+    counts: tuple[tuple[str, str], ...]
+    treatment: str
+
+    def text(self, signs: Mapping[str, str]) -> str:
+        """Return the summary of the row, in which each level has its sign among `signs` before it."""
+        parts = [f"{signs.get(level, '')}{words}" for level, words in self.counts]
+        return ", ".join([", ".join(parts) or "0", *([f"all {self.treatment}"] if self.treatment else [])])
 
 
 class ValidityFigure(base.ReportFigure):
@@ -101,59 +110,66 @@ class ValidityFigure(base.ReportFigure):
         everywhere = bool(unchecked["trial"].isna().any()) and hits.empty
         slots = trials["slot"] if everywhere else trials.loc[trials["trial"].isin(unchecked["trial"]), "slot"]
         wholly = bool(reason) and hits.empty and not whole_run and len(slots) == len(trials)
-        text = self._result_text(hits, whole_run, len(slots))
-        return RuleResult(title, level, hits, whole_run, reason, tuple(sorted(slots)), wholly, text)
+        counts = self._counts_by_level(hits, whole_run, len(slots))
+        treatment = "" if whole_run else self._only_treatment(hits)
+        return RuleResult(title, level, hits, whole_run, reason, tuple(sorted(slots)), wholly, counts, treatment)
 
-    def _result_text(self, hits: pd.DataFrame, whole_run: str | None, unchecked: int) -> str:
-        """Return the summary of a row: number of trials with hits, and the treatment if all are of one treatment."""
+    def _counts_by_level(
+        self, hits: pd.DataFrame, whole_run: str | None, unchecked: int
+    ) -> tuple[tuple[str, str], ...]:
+        """Return (level, words) of each part of a row's summary."""
         if whole_run:
-            return f"{LEVEL_TEXTS[whole_run]}: whole run"
+            return ((whole_run, f"{WORDS[whole_run]}: whole run"),)
         numbers = {level: hits.loc[hits["level"] == level, "trial"].nunique() for level in LEVELS}
         levels = [level for level in ("invalid", "doubt") if numbers[level]] or ["note"] * bool(numbers["note"])
-        parts = [f"{LEVEL_TEXTS[level]}: {numbers[level]}" for level in levels]
+        counts = [(level, f"{WORDS[level]}: {numbers[level]}") for level in levels]
         if unchecked:
             wholly = hits.empty and unchecked == len(self.trials)
-            parts.append("not checked" if wholly else f"not checked: {unchecked}")
-        text = ", ".join(parts) or "0"
-        treatments = list(hits["treatment"].unique())
-        if hits["trial"].nunique() > 1 and len(treatments) == 1 and self.trials["treatment"].nunique() > 1:
-            text += f", all {base.drawable(self.labels.get(treatments[0], treatments[0]), treatments[0])}"
-        return text
+            counts.append(("unchecked", WORDS["unchecked"] + ("" if wholly else f": {unchecked}")))
+        return tuple(counts)
 
-    def _draw(self) -> base.Sheet:
-        with_result, size = [result for result in self.results if result.level], base.LETTER_PT - 0.6
+    def _only_treatment(self, hits: pd.DataFrame) -> str:
+        """Return the name of the treatment of at least two trials with hits, if they are all of one; else ""."""
+        name, *others = hits["treatment"].unique() if len(hits) else ("",)
+        if others or hits["trial"].nunique() < 2 or self.trials["treatment"].nunique() < 2:
+            return ""
+        return base.drawable(self.labels.get(name, name), name)
+
+    def _draw(self) -> base.Drawing:
+        with_result = [result for result in self.results if result.level]
         # rows for all rules, or only for rules with hits if there are too many others
         all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
-        rows = self.results if all_rows else with_result
-        texts = [base.wrap(row.text, RESULT_IN, base.LETTER_PT - 0.8) for row in rows]
-        heights = [ROW_IN + 0.1 * ("\n" in text) for text in texts]
-        bottom, clean = HEAD_IN + sum(heights), self._clean_text(rows)
-        sheet = base.Sheet(bottom + FOOT_IN + (base.text_height(size, base.line_count(clean)) + 0.08 if clean else 0))
-        names = [base.wrap(row.title, NAME_IN, sheet.size) for row in rows]
-        left = max(base.max_text_width(names, sheet.size), 1.0) + 0.2
-        right = base.WIDTH_IN - max(base.max_text_width(texts, sheet.size - 0.8), 0.6) - 0.2
-        panel = sheet.rows_panel(left, HEAD_IN, right, bottom)
-        if len(self.trials):
-            axes.set_block_axis(panel, self.trials, right - left, sheet.size)
-            axes.shade_blocks(panel, self.trials)
-        top = HEAD_IN
-        for row, text, height in zip(rows, texts, heights, strict=True):
-            if len(self.trials):
-                _draw_row(panel, row, axes.slot_limits(self.trials), top + height / 2)
-            _write_row(sheet, row, text, top + height / 2, (left, right))
-            top += height
-        sheet.text(0.05, 0.13, self._counts, bold=True)
-        title = f"block ({pluralize(len(self.trials), 'trial')} in order of execution)"
-        sheet.text((left + right) / 2, bottom + 0.37, title, colour=palette.SOFT, align="center")
-        sheet.text(0.05, bottom + FOOT_IN + 0.04, clean, size=size, colour=palette.SOFT, va="top")
-        return sheet
+        results = self.results if all_rows else with_result
+        clean = self._clean_text(results)
+        key_in = HEAD_IN + LINE_IN * base.line_count(clean)
+        drawing = RowsDrawing([self._row(result) for result in results], [""], head_lines=0, key_in=key_in)
+        panel = drawing.panels[0]
+        panel.set_xlabel(f"block ({pluralize(len(self.trials), 'trial')} in order of execution)")
+        if self.trials.empty:
+            panel.set_xticks([])
+        else:
+            axes.set_block_axis(panel, self.trials)
+        heading: dict[str, Any] = {"x": 0.005, "ha": "left"}
+        drawing.figure.suptitle(self._counts, **heading, size=base.LETTER_PT, weight="bold")
+        drawing.figure.supxlabel(clean, **heading, size=base.SMALL_PT, color=palette.SOFT)
+        return drawing
 
-    def _clean_text(self, rows: list[RuleResult]) -> str:
-        """Return the wrapped list of rules without hits that have no row; "" if there are none."""
+    def _row(self, result: RuleResult) -> Row:
+        colour = {"invalid": palette.INK, "doubt": palette.DOUBT_TEXT}.get(result.level or "", palette.SOFT)
+        text = Cell(base.fold(result.text(SIGNS), RESULT_LETTERS), colour=colour, size=base.SMALL_PT)
+
+        def draw(panels: Sequence[Axes], y: float) -> None:
+            if len(self.trials):
+                _draw_result(panels[0], result, axes.slot_limits(self.trials), y)
+
+        return Row(Cell(base.fold(result.title, NAME_LETTERS)), (text,), draw, least_in=ROW_IN)
+
+    def _clean_text(self, rows: Sequence[RuleResult]) -> str:
+        """Return the list of rules without hits that have no row; "" if there are none."""
         titles = {row.title for row in rows}
         clean = [result.title for result in self.results if result.title not in titles]
         text = f"{pluralize(len(clean), 'more rule')} found no sign of: {', '.join(map(lower_first, clean))}."
-        return base.wrap(text, base.WIDTH_IN - 0.25, base.LETTER_PT - 0.6, lines=30) if clean else ""
+        return base.fold(text, PAGE_LETTERS, 30) if clean else ""
 
     @property
     def _counts(self) -> str:
@@ -180,7 +196,7 @@ class ValidityFigure(base.ReportFigure):
     @property
     def description(self) -> tuple[str, str]:
         """The subject, and in words: every rule that has a hit or could not be checked."""
-        results = [f"{r.title}: {r.text.replace('✕ ', '').replace('! ', '')}" for r in self.results if r.level]
+        results = [f"{r.title}: {r.text({})}" for r in self.results if r.level]
         clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
         return "Validity rules by trial.", f"{'; '.join([*results, f'{clean} clean.'])}"
 
@@ -190,35 +206,31 @@ def _title_of(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _draw_row(panel: Axes, row: RuleResult, limits: tuple[float, float], y: float) -> None:
+def _draw_result(panel: Axes, row: RuleResult, limits: tuple[float, float], y: float) -> None:
+    """Draw the hits of a rule on trials and on the run; what could not be checked is hatched."""
+    panel.axhline(y, color=palette.GRID, linewidth=0.8, zorder=-1)
     low, high = limits
-    panel.plot([low, high], [y, y], color=palette.GRID, linewidth=0.8, zorder=-1)
-    for first, last in [(low + 0.5, high - 0.5)] if row.wholly_unchecked else _stretches(row.unchecked_slots):
-        box = Rectangle((first - 0.5, y - 0.09), last - first + 1, 0.18, facecolor=palette.BACKGROUND, hatch="////")
-        box.set(linewidth=0, zorder=0, edgecolor=palette.RULE)
-        panel.add_patch(box)
+    unchecked = [(low, high)] if row.wholly_unchecked else _stretches(row.unchecked_slots)
+    for first, last in unchecked:
+        panel.broken_barh(
+            [(first, last - first)], (y - HALF_HATCH_IN, 2 * HALF_HATCH_IN), hatch="////", linewidth=0,
+            facecolor=palette.BACKGROUND, edgecolor=palette.RULE, zorder=0,
+        )  # fmt: skip
+    if row.wholly_unchecked:
+        reason = base.fold(base.drawable(row.unchecked or "", "not checked: no evidence"), REASON_LETTERS, 1)
+        panel.text(
+            (low + high) / 2, y, reason, size=base.SMALL_PT, color=palette.SOFT, ha="center", va="center",
+            bbox={"facecolor": palette.BACKGROUND, "edgecolor": "none", "pad": 1.0},
+        )  # fmt: skip
     if row.whole_run:
         colour = {"invalid": palette.INK, "doubt": palette.DOUBT}.get(row.whole_run, palette.OTHERS)
-        panel.plot([low, high], [y, y], color=colour, linewidth=2.2, zorder=1, solid_capstyle="butt")
+        panel.axhline(y, color=colour, linewidth=2.2, zorder=1)
     for level, props in _MARKERS.items():
         slots = row.hits.loc[row.hits["level"] == level, "slot"]
         panel.plot(slots, [y] * len(slots), linestyle="none", **props)  # type: ignore[arg-type]
 
 
-def _stretches(slots: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (first, last) slot of every series of consecutive slots."""
+def _stretches(slots: Sequence[int]) -> list[tuple[float, float]]:
+    """Return the edges of every series of consecutive slots."""
     cuts = [n for n, (one, after) in enumerate(pairwise(slots), 1) if after > one + 1]
-    return [(slots[a], slots[b - 1]) for a, b in pairwise([0, *cuts, len(slots)])] if slots else []
-
-
-def _write_row(sheet: base.Sheet, row: RuleResult, text: str, y: float, edges: tuple[float, float]) -> None:
-    left, right = edges
-    colour = {"invalid": palette.INK, "doubt": palette.DOUBT_TEXT}.get(row.level or "", palette.SOFT)
-    size = sheet.size - 0.8
-    sheet.text(left - 0.1, y, base.wrap(row.title, NAME_IN, sheet.size, lines=1), align="right")
-    sheet.text(right + 0.1, y, text, size=size, colour=colour)
-    if row.wholly_unchecked:
-        why = base.drawable(row.unchecked or "", "no evidence").removeprefix("not checked: ")
-        reason = base.wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
-        written = sheet.text((left + right) / 2, y, reason, size=size, colour=palette.SOFT, align="center")
-        written.set_bbox({"facecolor": palette.BACKGROUND, "edgecolor": "none", "pad": 1.0})
+    return [(slots[a] - 0.5, slots[b - 1] + 0.5) for a, b in pairwise([0, *cuts, len(slots)])] if slots else []
