@@ -22,7 +22,8 @@ from loadbook.modes.plain.stats import stats_of
 from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import axes
-from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label
+from loadbook.report.figures.base import Drawing, ReportFigure, metric_label
+from loadbook.report.figures.rows import LINE_IN, write_above
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats import power
@@ -37,11 +38,8 @@ from loadbook.study.workload import Workload
 
 FALSE_ALARM_BLOCKS = 10
 MIN_PAIRS = 10
-TITLE_IN, FOOT_IN, HEIGHT_IN = 0.5, 0.62, 1.75
-COLUMN_EDGES = ((0.62, 4.15), (5.1, 8.65))
-PANEL_WIDTH_IN = COLUMN_EDGES[0][1] - COLUMN_EDGES[0][0]
+HEIGHT_IN, TITLE_AT = 5.75, -0.15  # height of the figure; left edge of the titles, in widths of a panel
 QUANTILE_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99)
-BLOCK_TICKS = (5, 10, 20, 40, 100, 200, 400, 1000, 2000, 4000, 10_000)
 DRIFT_P = 0.05
 
 
@@ -103,47 +101,38 @@ class NoiseFigure(ReportFigure):
     def __init__(self, record: NoiseRecord) -> None:
         self.record, self.noise = record, record.noise
 
-    def _draw(self) -> Sheet:
-        step = TITLE_IN + HEIGHT_IN + FOOT_IN
-        sheet = Sheet(2 * step)
+    def _draw(self) -> Drawing:
+        drawing = Drawing(HEIGHT_IN)
+        panels = drawing.figure.subplots(2, 2).flat
         draw_panels = (self._draw_values, self._draw_neighbours, self._draw_sorted, self._draw_detectable)
-        for number, draw_panel in enumerate(draw_panels):
-            row, column = divmod(number, 2)
-            (left, right), top = COLUMN_EDGES[column], row * step + TITLE_IN
-            title, above, below = draw_panel(sheet.panel(left, top, right, top + HEIGHT_IN))
-            sheet.text(left - 0.57, top - TITLE_IN + 0.12, title, bold=True)
-            sheet.text(left - 0.57, top - 0.17, above, colour=palette.SOFT)
-            middle = (left + right) / 2
-            sheet.text(middle, top + HEIGHT_IN + 0.37, below, colour=palette.SOFT, align="center")
-            if draw_panel == self._draw_detectable:
-                low, high = sheet.figure.axes[-1].get_ylim()
-                y = top + HEIGHT_IN * (1 - (math.log(self.record.margin) - low) / (high - low)) + 0.1
-                sheet.text(left + 0.07, y, f"margin {margin_text(self.record.margin)}", colour=palette.SOFT)
-        return sheet
+        for panel, draw_panel in zip(panels, draw_panels, strict=True):
+            title, above, below = draw_panel(panel)
+            panel.set_title(title, x=TITLE_AT, pad=72 * LINE_IN + 8)
+            write_above(panel, TITLE_AT, above)
+            panel.set_xlabel(below)
+        return drawing
 
     def _draw_values(self, panel: Axes) -> tuple[str, str, str]:
         """Draw the trials in order with their trend; return panel title, title of the y axis, title of the x axis."""
         noise, metric, values = self.noise, get_metric(self.record.metric), self.record.values["value"]
         limits = axes.value_range(values)
         unit = axes.axis_unit(metric, limits[1])
-        axes.set_value_y_axis(panel, limits, unit, HEIGHT_IN)
-        _draw_dots(panel, noise.slots, np.log(values.to_numpy(float)))
+        axes.set_value_scale(panel.yaxis, limits, unit)
+        _draw_dots(panel, noise.slots, values.to_numpy(float))
         first, last = int(noise.slots[0]), int(noise.slots[-1])
-        panel.set_xlim(first - 1, last + 1)
-        middle, half = float(np.log(values).median()), math.log1p(noise.drift or 0.0) / 2
-        panel.plot([first, last], [middle - half, middle + half], color=palette.INK, linewidth=1.8)
-        ticks = [t for t in MaxNLocator(6, integer=True).tick_values(first, last) if first <= t <= last]
-        axes.set_ticks(panel.xaxis, ticks, [f"{t:.0f}" for t in ticks])
+        trend = math.log1p(noise.drift or 0.0) / 2 * np.array([-1, 1])
+        panel.plot([first, last], np.exp(np.log(values).median() + trend), color=palette.INK, linewidth=1.8)
+        ticks = MaxNLocator(6, integer=True).tick_values(first, last)
+        panel.set_xticks([tick for tick in ticks if first <= tick <= last])
         name = f"{metric_label(metric)}{f', {unit.name}' if unit.name else ''}"
         return self._drift_text, f"{name} (log, does not start at 0)", "trial, in order of execution"
 
     def _draw_neighbours(self, panel: Axes) -> tuple[str, str, str]:
         residuals = self.noise.residuals
-        scale = _residual_scale(residuals)
-        axes.set_ratio_axis(panel, scale, PANEL_WIDTH_IN, LETTER_PT, 0.0)
-        _set_residual_y_axis(panel, scale)
-        panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
-        panel.axvline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
+        for axis in (panel.xaxis, panel.yaxis):
+            axes.set_ratio_scale(axis, _residual_scale(residuals), 0.0)
+        panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=1)
+        panel.axvline(0, color=palette.RULE, linewidth=0.8, zorder=1)
         _draw_dots(panel, residuals[:-1], residuals[1:])
         title = f"neighbours correlate by {self._lag1_text} (standard error {self.noise.lag1_error:.2f})"
         return title, "the next trial against the median", "one trial against the median"
@@ -151,11 +140,10 @@ class NoiseFigure(ReportFigure):
     def _draw_sorted(self, panel: Axes) -> tuple[str, str, str]:
         ordered = np.sort(self.noise.residuals)
         scores = power.normal_scores(len(ordered))
-        _set_residual_y_axis(panel, _residual_scale(ordered))
+        axes.set_ratio_scale(panel.yaxis, _residual_scale(ordered), 0.0)
         edge = 1.06 * max(float(scores[-1]), 2.4)
         panel.set_xlim(-edge, edge)
-        ends = [-edge, edge]
-        panel.plot(ends, [ordered.std() * x for x in ends], color=palette.INK, linewidth=0.9, zorder=-1)
+        panel.axline((0, 0), slope=ordered.std(), color=palette.INK, linewidth=0.9, zorder=-1)
         _draw_dots(panel, scores, ordered)
         gap = self.noise.gap_test
         if gap.is_bimodal:
@@ -167,37 +155,34 @@ class NoiseFigure(ReportFigure):
 
     def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:
         """Draw the detectable difference by blocks (log-log) with its range, the margin band, and their crossing."""
-        record, limit = self.record, math.log(MAX_RESAMPLED_BLOCKS)
+        record, needed = self.record, self.record.blocks_needed
         points = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
-        needed = record.blocks_needed
         most = max(MAX_RESAMPLED_BLOCKS, 1.6 * (needed.high if needed else MAX_RESAMPLED_BLOCKS))
         if most > MAX_RESAMPLED_BLOCKS:
             beyond = np.geomspace(MAX_RESAMPLED_BLOCKS, most, 12)[1:]
             points += [(n, record.pool.detectable_by_formula(round(n))) for n in beyond]
-        line = np.array(points)
-        xs, ys = np.log(line[:, 0]), line[:, 1]
-        middle, low, high = (np.log(np.expm1(np.log1p(ys) * factor)) for factor in (1.0, *record.pool.sd_factors))
-        margin = math.log(record.margin)
-        bottom = min(low.min(), margin) - 0.25
-        panel.set_xlim(math.log(5) - 0.05, math.log(most) + 0.05)
-        panel.set_ylim(bottom, high.max() + 0.1)
-        panel.axhspan(bottom, margin, color=palette.BAND, linewidth=0, zorder=-3)
-        panel.fill_between(xs, low, high, color=palette.WINDOW_TINT, linewidth=0, zorder=-2)
-        for edge in (low, high):
-            panel.plot(xs, edge, color=palette.RULE, linewidth=0.8, zorder=-1)
-        resampled, formula = xs <= limit, xs >= limit
-        panel.plot(xs[resampled], middle[resampled], color=palette.INK, linewidth=1.8)
-        if most > MAX_RESAMPLED_BLOCKS:
-            panel.plot(xs[formula], middle[formula], color=palette.INK, linewidth=1.4, linestyle=axes.DASHED)
-        title = "out of reach"
+        blocks, effects = np.array(points).T
+        middle, low, high = (np.expm1(np.log1p(effects) * factor) for factor in (1.0, *record.pool.sd_factors))
+        axes.set_value_scale(panel.xaxis, (4.75, 1.05 * most), axes.AxisUnit(1.0, ""))
+        panel.set_yscale("log")
+        bottom, top = 0.78 * min(low.min(), record.margin), 1.1 * high.max()
+        panel.set_ylim(bottom, top)
+        ticks = [effect for effect in axes.EFFECTS if bottom <= effect <= top]
+        axes.set_ticks(panel.yaxis, ticks, [axes.effect_label(e)[1:] for e in ticks])
+        panel.axhspan(bottom, record.margin, color=palette.BAND, linewidth=0, zorder=-3)
+        panel.fill_between(blocks, low, high, facecolor=palette.WINDOW_TINT, edgecolor=palette.RULE, linewidth=0.8,
+                           zorder=-2)  # fmt: skip
+        for chosen, style in ((blocks <= MAX_RESAMPLED_BLOCKS, "-"), (blocks >= MAX_RESAMPLED_BLOCKS, axes.DASHED)):
+            panel.plot(blocks[chosen], middle[chosen], color=palette.INK, linewidth=1.8, linestyle=style)
+        title, x, align = "out of reach", 0, "left"
         if needed:
-            panel.plot([math.log(needed.blocks)], [margin], marker="o", markersize=6, color=palette.INK)
+            panel.plot([needed.blocks], [record.margin], marker="o", markersize=6, color=palette.INK)
             title = f"{margin_text(record.margin)}: {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})"
-        blocks = [(math.log(n), f"{n:,}") for n in BLOCK_TICKS if n <= most]
-        axes.set_fitting_ticks(panel.xaxis, blocks, PANEL_WIDTH_IN, LETTER_PT)
-        low_y, high_y = panel.get_ylim()
-        effects = [e for e in axes.EFFECTS if e > 0 and low_y <= math.log(e) <= high_y]
-        axes.set_ticks(panel.yaxis, [math.log(e) for e in effects], [axes.effect_label(e)[1:] for e in effects])
+            x, align = 1, "right"
+        panel.annotate(
+            f"margin {margin_text(record.margin)}", (x, record.margin), (3 - 6 * x, 2), va="bottom", ha=align,
+            xycoords=panel.get_yaxis_transform(), textcoords="offset points", color=palette.SOFT,
+        )  # fmt: skip
         above = f"difference found with {format_percent(power.POWER, 0, signed=False)} probability"
         return title, above, "blocks (log)"
 
@@ -254,15 +239,6 @@ def _residual_scale(residuals: np.ndarray) -> axes.RatioScale:
     """Return a symmetric axis that contains all residuals."""
     limit = 1.08 * float(np.abs(residuals).max())
     return axes.RatioScale(-limit, limit)
-
-
-def _set_residual_y_axis(panel: Axes, scale: axes.RatioScale) -> None:
-    """Make y a ratio axis with as many ticks as there is room for labels."""
-    panel.set_ylim(scale.low, scale.high)
-    inside = sorted((e for e in axes.EFFECTS if scale.contains(axes.log_ratio(e))), key=lambda e: (e != 0, -abs(e)))
-    labels = [(axes.log_ratio(e), "00") for e in inside]  # two digits are about as wide as a line is high
-    fitting = axes.fitting_labels(labels, lambda p: scale.to_inches(p, 0, HEIGHT_IN), LETTER_PT, HEIGHT_IN)
-    axes.set_effect_ticks(panel.yaxis, [inside[k] for k in fitting])
 
 
 Floats = NDArray[np.float64]
