@@ -165,7 +165,7 @@ class NoiseFigure(ReportFigure):
         middle, low, high = (np.expm1(np.log1p(effects) * factor) for factor in (1.0, *record.pool.sd_factors))
         axes.set_value_scale(panel.xaxis, (4.75, 1.05 * most), axes.AxisUnit(1.0, ""))
         panel.set_yscale("log")
-        bottom, top = 0.78 * min(low.min(), record.margin), 1.1 * high.max()
+        bottom, top = 0.78 * min(low.min(), record.margin), max(1.1 * high.max(), 1.3 * record.margin)
         panel.set_ylim(bottom, top)
         ticks = [effect for effect in axes.EFFECTS if bottom <= effect <= top]
         axes.set_ticks(panel.yaxis, ticks, [axes.effect_label(e)[1:] for e in ticks])
@@ -174,11 +174,11 @@ class NoiseFigure(ReportFigure):
                            zorder=-2)  # fmt: skip
         for chosen, style in ((blocks <= MAX_RESAMPLED_BLOCKS, "-"), (blocks >= MAX_RESAMPLED_BLOCKS, axes.DASHED)):
             panel.plot(blocks[chosen], middle[chosen], color=palette.INK, linewidth=1.8, linestyle=style)
-        title, x, align = "out of reach", 0, "left"
+        title, is_crossed_early = "out of reach", bool(needed and needed.blocks**2 < blocks[0] * most)
+        x, align = (1, "right") if is_crossed_early else (0, "left")  # where the curve is not near the margin
         if needed:
             panel.plot([needed.blocks], [record.margin], marker="o", markersize=6, color=palette.INK)
             title = f"{margin_text(record.margin)}: {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})"
-            x, align = 1, "right"
         panel.annotate(
             f"margin {margin_text(record.margin)}", (x, record.margin), (3 - 6 * x, 2), va="bottom", ha=align,
             xycoords=panel.get_yaxis_transform(), textcoords="offset points", color=palette.SOFT,

@@ -45,11 +45,11 @@ class OrderDrawing(base.Drawing):
     def finish(self) -> None:
         """Compute the layout, and add the hover areas."""
         super().finish()
-        to_inches = self.figure.dpi_scale_trans.inverted()
+        inches = self.figure.dpi_scale_trans.inverted()
         first, last = self.upper.get_xlim()
         slot_in = self.upper.bbox.width / self.figure.dpi / (last - first)
         half, (width, height) = max(HOVER_IN / 2, min(HOVER_IN, slot_in / 2)), self.figure.get_size_inches()
-        places = to_inches.transform(self.upper.transData.transform(self.points))
+        places = inches.transform(self.upper.transData.transform(self.points))
         for (x, y), text in zip(places, self.texts, strict=True):
             left, top = 100 * (x - half) / width, 100 * (1 - (y + HOVER_IN) / height)
             area = base.HoverArea(left, top, 200 * half / width, 200 * HOVER_IN / height, text)
