@@ -269,7 +269,7 @@ def _row_html(table: Table, row: Iterable[Any]) -> Markup:
 def _picture_html(figure: ReportFigure) -> Markup:
     from loadbook.report.figures.svg import svg_data_uri  # imports matplotlib
 
-    sheet = figure.draw_sheet()
+    sheet = figure.drawing()
     source = Markup(svg_data_uri(sheet.figure))  # noqa: S704 - percent-encoded
     areas = (
         Markup(

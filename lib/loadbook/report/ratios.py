@@ -33,10 +33,6 @@ class RatioScale:
         """Return the position, or the nearer end of the axis if it lies beyond."""
         return min(max(position, self.low), self.high)
 
-    def to_inches(self, position: float, left: float, right: float) -> float:
-        """Convert a position to inches, on an axis drawn from `left` to `right` inches."""
-        return left + (right - left) * (position - self.low) / (self.high - self.low)
-
 
 def ratio_scale(
     intervals: Sequence[Interval], points: Sequence[float], decided: Sequence[float], margin: float

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from effort import some
@@ -27,6 +28,7 @@ from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure,
 from loadbook.report.figures.latency import LatencyFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.svg import to_svg
+from loadbook.report.figures.time_panels import cut_middle
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
@@ -164,7 +166,7 @@ def test_effects_figure_states_the_number_of_blocks():
 
 def test_effects_figure_shows_the_numbers_of_each_comparison_on_hover():
     analysis = mock("plain").analysis
-    areas = EffectsFigure(analysis).draw_sheet().hover_areas
+    areas = EffectsFigure(analysis).drawing().hover_areas
     compared = [r for r in EffectsFigure(analysis).rows if r.verdict and r.verdict.kind != "invalid"]
     assert len(areas) == len(compared)
     for row, area in zip(compared, areas, strict=True):
@@ -175,7 +177,7 @@ def test_effects_figure_shows_the_numbers_of_each_comparison_on_hover():
 
 def test_order_figure_shows_the_value_of_each_valid_trial_on_hover():
     m = mock("plain")
-    areas = OrderFigure(m.analysis, m.values, m.reasons).draw_sheet().hover_areas
+    areas = OrderFigure(m.analysis, m.values, m.reasons).drawing().hover_areas
     assert [area.text.split(":")[0] for area in areas] == list(m.values.loc[m.values["valid"], "trial"])
     assert all("/s (" in area.text for area in areas)
     assert all(a.left >= 0 and a.left + a.width <= 100 and a.top >= 0 and a.top + a.height <= 100 for a in areas)
@@ -569,43 +571,45 @@ def test_figure_labels_use_the_treatment_key_if_the_font_lacks_a_letter():
     assert base.treatment_names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
 
 
-def test_label_wrapping_keeps_the_width_and_marks_cuts():
-    text = base.wrap("keepalive_requests 1000000, keepalive_timeout 75s and much more", 1.5, 9.6)
+def test_folded_texts_have_lines_of_at_most_so_many_letters_and_mark_cuts():
+    text = base.fold("keepalive_requests 1000000, keepalive_timeout 75s and much more", 20)
     assert text.count("\n") == 1 and text.endswith("…")
-    assert base.max_text_width([text], 9.6) <= 1.5
+    assert max(map(len, text.split("\n"))) <= 20
+    assert base.fold("short", 20) == "short" and base.fold("", 20) == ""
 
 
-def test_label_shortening_keeps_both_ends():
-    short = base.shorten("worker_processes_and_connections 32768", 1.2, 8.6)
-    assert short.startswith("worker") and short.endswith("32768") and "…" in short
-    assert base.max_text_width([short], 8.6) <= 1.2
+def test_names_that_are_cut_in_the_middle_keep_both_ends():
+    short = cut_middle("worker_processes_and_connections 32768", 16)
+    assert short.startswith("worker") and short.endswith("32768") and "…" in short and len(short) <= 16
+    assert cut_middle("short", 16) == "short"
+
+
+def labels_of(axes) -> list[str]:
+    """The labels of the drawn x axis of a panel; they must not touch."""
+    axes.figure.draw_without_rendering()
+    labels = [label for label in axes.get_xticklabels() if label.get_text()]
+    edges = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert all(after.x0 - one.x1 > 2 for one, after in itertools.pairwise(edges))
+    return [label.get_text() for label in labels]
 
 
 @pytest.mark.parametrize("width_in", [0.9, 1.2, 2.4])
 @pytest.mark.parametrize(("low", "high"), [(0.21, 0.48), (1.8, 2.5), (2.2, 3.3), (40, 44), (0.9, 60), (5, 1000)])
 def test_value_axis_has_all_ticks_between_its_outermost_ones(low, high, width_in):
-    from matplotlib.figure import Figure
-
-    axes = Figure().add_subplot()
-    scales.set_value_x_axis(axes, (low, high), scales.AxisUnit(1.0, ""), width_in, 9.2)
-    ticks = [float(label.replace(",", "")) for label in axes.xaxis.get_major_formatter().seq]  # type: ignore[attr-defined]
+    axes = Figure((width_in, 2)).add_axes((0, 0.3, 1, 0.7))
+    with base.house_style():
+        scales.set_value_scale(axes.xaxis, (low, high), scales.AxisUnit(1.0, ""))
+        ticks = [float(label.replace(",", "")) for label in labels_of(axes)]
     assert ticks
     if high / low < scales.SHORT_AXIS_RATIO and len(ticks) > 2:
         assert np.diff(ticks) == pytest.approx(np.diff(ticks)[0])
 
 
 def block_labels(trials: pd.DataFrame, width_in: float) -> list[str]:
-    """The labels of an axis of blocks on a figure of this width; they must not touch."""
-    from matplotlib.figure import Figure
-
-    drawn = Figure((width_in, 2))
-    axes = drawn.add_axes((0, 0.3, 1, 0.7))
+    """The labels of an axis of blocks on a figure of this width."""
+    axes = Figure((width_in, 2)).add_axes((0, 0.3, 1, 0.7))
     scales.set_block_axis(axes, trials)
-    drawn.draw_without_rendering()
-    labels = [label for label in axes.get_xticklabels() if label.get_text()]
-    edges = [label.get_window_extent() for label in labels]
-    assert all(after.x0 - one.x1 > 2 for one, after in itertools.pairwise(edges))
-    return [label.get_text() for label in labels]
+    return labels_of(axes)
 
 
 @pytest.mark.parametrize("blocks", [1, 6, 12, 60, 500])
@@ -620,14 +624,6 @@ def test_block_axis_labels_existing_blocks():
     slots = range(1, 201)
     named = block_labels(pd.DataFrame({"slot": slots, "block": [2 * slot - 1 for slot in slots]}), 2.0)
     assert len(named) >= 2 and all(int(label) % 2 for label in named)
-
-
-def test_label_separation_keeps_order_size_and_limits():
-    wanted, sizes = [0.1, 0.1, 0.12, 3.0], [0.3, 0.3, 0.3, 0.3]
-    places = base.avoid_overlap(wanted, sizes, 0.0, 3.0)
-    assert places == sorted(places)
-    assert all(b - a >= 0.3 - 1e-9 for a, b in itertools.pairwise(places))
-    assert places[0] >= 0.15 - 1e-9 and places[-1] <= 2.85 + 1e-9
 
 
 @pytest.mark.parametrize(("low", "high"), [(36, 47), (0.9, 1.1), (1, 50), (0.01, 5000), (40_000, 41_000)])

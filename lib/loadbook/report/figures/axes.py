@@ -7,7 +7,7 @@ with our own ticks, because it gives a log axis shorter than a decade one tick o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,12 +18,11 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, Locator, MaxNLocator, NullLocator
 
 from loadbook.core.metrics import Metric
 from loadbook.report import palette
-from loadbook.report.figures.base import marker_props, metric_label, text_width
+from loadbook.report.figures.base import marker_props, metric_label
 from loadbook.report.ratios import RatioScale, effect_label, log_ratio
 from loadbook.stats.results import AnalysisRow, Comparison, Interval
 
@@ -46,47 +45,11 @@ def line_colours(treatments: Sequence[str], baseline: str) -> dict[str, str]:
     return {name: palette.INK if name == baseline else colours.get(name, palette.SOFT) for name in treatments}
 
 
-def fitting_labels(
-    labels: Sequence[tuple[float, str]], to_inches: Callable[[float], float], size: float, width: float
-) -> list[int]:
-    """Return the indices of the labels (position, text; most important first) that fit on `width` inches."""
-    taken: list[tuple[float, float]] = []
-    fitting: list[int] = []
-    for index, (position, label) in enumerate(labels):
-        half, middle = text_width(label, size) / 2 + 0.035, to_inches(position)
-        free = all(middle + half <= left or middle - half >= right for left, right in taken)
-        if free and middle - half >= -0.09 and middle + half <= width + 0.09:
-            taken.append((middle - half, middle + half))
-            fitting.append(index)
-    return sorted(fitting)
-
-
 def set_ticks(axis: Axis, positions: Sequence[float], labels: Sequence[str]) -> None:
     """Set exactly these ticks and labels, without minor ticks."""
     axis.set_major_locator(FixedLocator(list(positions)))
     axis.set_major_formatter(FixedFormatter(list(labels)))
     axis.set_minor_locator(NullLocator())
-
-
-def set_fitting_ticks(axis: Axis, labels: Sequence[tuple[float, str]], width_in: float, size: float) -> None:
-    """Set the ticks (position, text; most important first) that fit on an axis of `width_in` inches with set limits."""
-    low, high = axis.get_view_interval()
-    fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
-    set_ticks(axis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
-
-
-def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequence[float] = ()) -> list[float]:
-    """Return the effects at which a ratio axis of `width_in` inches has ticks: 0, `first`, then others that fit."""
-    inside = [e for e in EFFECTS if scale.contains(log_ratio(e))]
-    by_size = sorted((e for e in inside if e), key=lambda e: (-abs(log_ratio(e)), e))
-    order = list(dict.fromkeys([0.0, *by_size[:2], *(e for e in first if scale.contains(log_ratio(e))), *by_size]))
-    labels = [(log_ratio(e), effect_label(e)) for e in order]
-    return sorted(order[i] for i in fitting_labels(labels, lambda p: scale.to_inches(p, 0, width_in), size, width_in))
-
-
-def set_effect_ticks(axis: Axis, effects: Sequence[float]) -> None:
-    """Set the ticks of a ratio axis at these effects."""
-    set_ticks(axis, [log_ratio(e) for e in effects], [effect_label(e) for e in effects])
 
 
 class RatioLocator(Locator):
@@ -150,35 +113,15 @@ def set_ratio_scale(axis: Axis, scale: RatioScale, margin: float) -> None:
     axis.axes.set_axisbelow(True)
 
 
+def set_effect_ticks(axis: Axis, effects: Sequence[float]) -> None:
+    """Set the ticks of a ratio axis at these effects."""
+    set_ticks(axis, [log_ratio(e) for e in effects], [effect_label(e) for e in effects])
+
+
 def draw_margin(panel: Axes, low: float, high: float) -> None:
     """Draw the margin band between two effects, and a line at zero, on a ratio axis."""
     panel.axvspan(log_ratio(low), log_ratio(high), facecolor=palette.BAND, linewidth=0, zorder=-3)
     panel.axvline(0, color=palette.INK, linewidth=1.1, zorder=0.7)
-
-
-def set_ratio_axis(
-    axes: Axes, scale: RatioScale, width_in: float, size: float, margin: float, vertical: bool = False
-) -> list[float]:
-    """Make the x axis (the y axis if `vertical`) of `axes` a ratio axis; return the effects of its ticks."""
-    ticks = effect_ticks(scale, width_in, size, (-margin, margin))
-    axis, set_limits = (axes.yaxis, axes.set_ylim) if vertical else (axes.xaxis, axes.set_xlim)
-    set_limits(scale.low, scale.high)
-    set_effect_ticks(axis, ticks)
-    return ticks
-
-
-def draw_ratio_background(axes: Axes, margin: float, ticks: Sequence[float], top: float, bottom: float) -> None:
-    """Draw grid, margin band and zero line of a ratio axis between the heights `top` and `bottom`."""
-    draw_ratio_grid(axes, ticks, top, bottom)
-    low, high = log_ratio(-margin), log_ratio(margin)
-    axes.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
-    axes.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
-
-
-def draw_ratio_grid(axes: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:
-    """Draw a thin line at every tick of a ratio axis except zero."""
-    for tick in filter(None, ticks):
-        axes.plot([log_ratio(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
 
 
 def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -210,27 +153,6 @@ def axis_unit(metric: Metric, largest: float) -> AxisUnit:
         "B/s": ((125e3, 125.0, "kbit/s"), (125e6, 125e3, "Mbit/s"), (math.inf, 125e6, "Gbit/s")),
     }.get(metric.unit, ((1e4, 1.0, ""), (1e7, 1e3, "thousands"), (math.inf, 1e6, "millions")))
     return next(AxisUnit(divisor, name) for below, divisor, name in choices if largest < below)
-
-
-def set_value_x_axis(axes: Axes, limits: Interval, unit: AxisUnit, width_in: float, size: float) -> None:
-    """Make x a log axis of values (base units, > 0) written in `unit`, with labels that do not touch."""
-    low, high = math.log(limits[0]), math.log(limits[1])
-    axes.set_xlim(low, high)
-    inch = width_in / (high - low)
-    for most in range(9, 1, -1):
-        ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, most)
-        labels = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
-        fitting = fitting_labels(labels, lambda at: (at - low) * inch, size, width_in)
-        if len(fitting) > 1 and fitting[-1] - fitting[0] == len(fitting) - 1:
-            break  # all ticks between the outermost ones fit
-    set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
-
-
-def set_value_y_axis(axes: Axes, limits: Interval, unit: AxisUnit, height_in: float) -> None:
-    """Make y a log axis of values (base units, > 0) written in `unit`."""
-    axes.set_ylim(math.log(limits[0]), math.log(limits[1]))
-    ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, max(3, round(height_in / 0.3)))
-    set_ticks(axes.yaxis, [math.log(t * unit.divisor) for t in ticks], [f"{t:,.6g}" for t in ticks])
 
 
 class ValueLocator(Locator):

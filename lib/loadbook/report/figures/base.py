@@ -1,8 +1,7 @@
-"""The base class of figures, the sheet on which they are drawn, and the placing of text.
+"""The base class of figures, the drawing that matplotlib arranges, breaking of texts, styles and names.
 
-A sheet has a fixed width; positions on it are inches from its top left corner. Text is measured before it is placed,
-wrapped to a width, and written only in characters that the font has. No figure uses pyplot, so no state remains after
-a figure is written.
+A drawing has a fixed width; texts are written only in characters that the font has. No figure uses pyplot, so no state
+remains after a figure is written.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from __future__ import annotations
 import functools
 import textwrap
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import seaborn as sns
@@ -22,10 +20,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
-from matplotlib.textpath import text_to_path
 
 from loadbook.core.metrics import Metric
 from loadbook.core.units import join_words, pluralize
@@ -40,7 +34,7 @@ LETTER_PT, SMALL_PT, SMALLEST_PT = 9.6, 9.0, 7.5
 _STYLE: dict[Any, Any] = {
     "font.family": FONT, "svg.fonttype": "path", "svg.hashsalt": "loadbook", "text.parse_math": False,
     "axes.unicode_minus": True, "font.size": LETTER_PT, "axes.labelsize": LETTER_PT, "axes.titlesize": LETTER_PT,
-    "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.labelcolor": palette.SOFT,
+    "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titley": 1.0, "axes.labelcolor": palette.SOFT,
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.facecolor": "none",
     "axes.edgecolor": palette.RULE, "axes.linewidth": 0.8, "legend.fontsize": SMALL_PT, "legend.frameon": False,
     "xtick.labelsize": LETTER_PT, "ytick.labelsize": LETTER_PT, "xtick.color": palette.RULE,
@@ -69,19 +63,18 @@ class ReportFigure(ABC):
     """
 
     @abstractmethod
-    def _draw(self) -> Sheet | Drawing:
+    def _draw(self) -> Drawing:
         """Return the finished drawing; it is called within `house_style`."""
 
     def draw(self) -> Figure:
         """Return the picture as a matplotlib figure, independent of the style that the notebook has set."""
-        return self.draw_sheet().figure
+        return self.drawing().figure
 
-    def draw_sheet(self) -> Sheet | Drawing:
+    def drawing(self) -> Drawing:
         """Return the drawing, which has the picture and its areas with hover texts."""
         with house_style():
             drawing = self._draw()
-            if isinstance(drawing, Drawing):
-                drawing.finish()
+            drawing.finish()
             return drawing
 
     def rows_html(self) -> Markup:
@@ -132,74 +125,6 @@ class Drawing:
         self.hover_areas.append(HoverArea(100 * left, 100 * (1 - high), 100 * (right - left), 100 * (high - low), text))
 
 
-class Sheet:
-    """A matplotlib figure of fixed width; all positions are inches from its top left corner."""
-
-    def __init__(self, height_in: float) -> None:
-        self.width, self.height, self.size = WIDTH_IN, height_in, LETTER_PT
-        self.figure = Figure(figsize=(self.width, height_in), dpi=100, facecolor=palette.BACKGROUND)
-        self.hover_areas: list[HoverArea] = []
-
-    def text(
-        self, x: float, y: float, text: str, *, colour: str = palette.INK, bold: bool = False, italic: bool = False,
-        size: float | None = None, align: Literal["left", "center", "right"] = "left",
-        va: Literal["center", "top", "bottom", "baseline"] = "center", rotation: float = 0,
-    ) -> Text:  # fmt: skip
-        """Write `text` at (x, y) inches."""
-        properties = font(bold, italic).copy()
-        properties.set_size(max(size or self.size, SMALLEST_PT))
-        return self.figure.text(
-            x / self.width, 1 - y / self.height, text, color=colour, fontproperties=properties, ha=align, va=va,
-            rotation=rotation, linespacing=1.15, rotation_mode="anchor",
-        )  # fmt: skip
-
-    def rule(self, left: float, right: float, y: float, colour: str = palette.RULE, width_pt: float = 0.8) -> None:
-        """Draw a horizontal line."""
-        self.line([left, right], [y, y], colour, width_pt)
-
-    def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, width_pt: float) -> None:
-        """Draw a line through these points."""
-        heights = [self.height - y for y in ys]
-        line = Line2D(list(xs), heights, color=colour, linewidth=width_pt, solid_capstyle="butt")
-        line.set_transform(self.figure.dpi_scale_trans)
-        self.figure.add_artist(line)
-
-    def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        """Fill a rectangle behind everything else."""
-        patch = Rectangle((left, self.height - bottom), right - left, bottom - top, facecolor=colour, linewidth=0)
-        patch.set(transform=self.figure.dpi_scale_trans, zorder=-5)
-        self.figure.add_artist(patch)
-
-    def marker(self, x: float, y: float, style: palette.VerdictStyle, size_pt: float = 6.0) -> None:
-        """Draw one marker, for a key or a label."""
-        line = Line2D([x], [self.height - y], **marker_props(style, size_pt))
-        line.set_transform(self.figure.dpi_scale_trans)
-        self.figure.add_artist(line)
-
-    def hover(self, left: float, top: float, right: float, bottom: float, text: str) -> None:
-        """Add a rectangle with a text that a browser shows on hover."""
-        across, down = 100 / self.width, 100 / self.height
-        area = HoverArea(left * across, top * down, (right - left) * across, (bottom - top) * down, text)
-        self.hover_areas.append(area)
-
-    def panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
-        """Return axes in this rectangle, with a bottom spine only and ticks in the report's font size and colours."""
-        place = (left / self.width, 1 - bottom / self.height)
-        axes = self.figure.add_axes((*place, (right - left) / self.width, (bottom - top) / self.height))
-        axes.set_facecolor("none")
-        sns.despine(ax=axes, left=True)
-        axes.spines["bottom"].set(color=palette.RULE, linewidth=0.8)
-        axes.tick_params(labelsize=self.size, labelcolor=palette.SOFT, color=palette.RULE, length=3, width=0.8, pad=3)
-        return axes
-
-    def rows_panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
-        """Return axes in this rectangle whose y values are inches of the sheet, for figures with rows of text."""
-        axes = self.panel(left, top, right, bottom)
-        axes.set_ylim(bottom, top)
-        axes.set_yticks([])
-        return axes
-
-
 @contextmanager
 def house_style() -> Iterator[None]:
     """Context in which figures have seaborn's "ticks" style with our changes, whatever style the notebook has set."""
@@ -212,24 +137,6 @@ def house_style() -> Iterator[None]:
 def font(bold: bool, italic: bool = False) -> FontProperties:
     """Return the figures' font without a size; the object is cached, so copy it before setting a size."""
     return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
-
-
-@functools.lru_cache(8192)
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width of one line in inches, plus 2 % for renderers that adjust glyph widths (hinting)."""
-    properties = font(bold).copy()
-    properties.set_size(size)
-    return float(text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]) / 72 * 1.02
-
-
-def max_text_width(texts: Sequence[str], size: float, bold: bool = False) -> float:
-    """Return the width in inches of the widest line among `texts`; 0 if there are no texts."""
-    return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
-
-
-def text_height(size: float, lines: int = 1) -> float:
-    """Return the height in inches of a number of lines in letters of `size` points."""
-    return size * LINE_SPACING * lines / 72
 
 
 def line_count(text: str) -> int:
@@ -253,74 +160,6 @@ def drawable(name: str, fallback: str) -> str:
 def fold(text: str, letters: int, lines: int = 2) -> str:
     """Break `text` into at most `lines` lines of at most so many letters; the rest is cut to `…`."""
     return "\n".join(textwrap.wrap(text, letters, max_lines=lines, placeholder="…"))
-
-
-def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
-    """Wrap `text` to at most `lines` lines of `width_in` inches, preferably at spaces or signs; cut the rest to `…`."""
-    if text_width(text, size, bold) <= width_in:
-        return text
-    wrapped: list[str] = []
-    rest = text
-    while rest and len(wrapped) < lines:
-        head = _first_line(rest, width_in, size, bold)
-        wrapped.append(head.rstrip())
-        rest = rest[len(head) :].lstrip()
-    if rest:
-        last = wrapped[-1]
-        while last and text_width(last + "…", size, bold) > width_in:
-            last = last[:-1]
-        wrapped[-1] = last.rstrip() + "…"
-    return "\n".join(wrapped)
-
-
-def _first_line(text: str, width_in: float, size: float, bold: bool) -> str:
-    """Return the longest beginning of `text` that fits, cut at a space or sign unless that is far too short."""
-    starts = range(1, len(text) + 1)
-    fits = max(1, bisect_right(starts, width_in, key=lambda n: text_width(text[:n].rstrip(), size, bold)))
-    if fits == len(text):
-        return text
-    too_early = 0.35 * fits
-    for signs in (" ", "_-,;/+:"):
-        breaks = [i + 1 for i in range(fits + 1) if text[i] in signs and i >= too_early and (i < fits or signs == " ")]
-        if breaks:
-            return text[: breaks[-1]]
-    return text[:fits]
-
-
-def shorten(name: str, width_in: float, size: float, bold: bool = False) -> str:
-    """Return `name` in one line of `width_in` inches, shortened in the middle, as names often differ at their ends."""
-    if text_width(name, size, bold) <= width_in:
-        return name
-    for length in range(max(2, len(name) - 1), 1, -1):
-        cut = f"{name[: length - length // 2].rstrip()}…{name[len(name) - length // 2 :].lstrip()}"
-        if text_width(cut, size, bold) <= width_in:
-            return cut
-    return cut
-
-
-def avoid_overlap(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Return positions near `wanted`, in that order, at which boxes of these sizes within low..high do not overlap."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float, float]] = []  # indices of boxes, sum of (wanted - offset), total size
-    for i in order:
-        members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
-        while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
-            before, sum_before, size_before = groups.pop()
-            total += sum_before - len(members) * size_before
-            members, size = before + members, size + size_before
-        groups.append((members, total, size))
-    positions = [0.0] * len(wanted)
-    for group in groups:
-        edge = _start(group, low, high)
-        for i in group[0]:
-            positions[i] = edge + sizes[i] / 2
-            edge += sizes[i]
-    return positions
-
-
-def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
-    members, total, size = group
-    return max(low, min(total / len(members), high - size))
 
 
 def join_first(items: Sequence[str], most: int, noun: str) -> str:
