@@ -61,12 +61,12 @@ def test_svg_minification_moves_no_point_visibly(svg):
     assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.051
 
 
-def test_svg_minification_moves_no_point_of_a_letter_by_more_than_an_eighth_of_a_hundredth_of_its_size(svg):
+def test_svg_minification_moves_no_point_of_a_letter_by_more_than_a_quarter_of_a_hundredth_of_its_size(svg):
     before, after = outlines(svg), outlines(compact_svg(svg))
     assert len(before) > 10
     assert [len(p) for p in before] == [len(p) for p in after]
     pairs = [(one, other) for p, q in zip(before, after, strict=True) for one, other in zip(p, q, strict=True)]
-    assert max(abs(one[k] - other[k]) for one, other in pairs for k in (0, 1)) <= 0.1251
+    assert max(abs(one[k] - other[k]) for one, other in pairs for k in (0, 1)) <= 0.2501
 
 
 def test_svg_in_a_data_uri_is_the_same_svg(svg):

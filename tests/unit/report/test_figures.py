@@ -514,8 +514,9 @@ def test_validity_figure_counts_levels_and_hatches_unchecked_trials():
 def test_validity_figure_lists_rules_without_hits_below_the_rows():
     m = mock("plain")
     titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
-    drawn = ValidityFigure(m.trials, m.problems, titles, m.labels).draw()
-    assert any(text.startswith("26 more rules found no sign of: ") for text in words(drawn))
+    figure = ValidityFigure(m.trials, m.problems, titles, m.labels)
+    drawn = figure.draw()
+    assert "26 more rules found no sign of: " in figure.help
     assert all(box.x1 <= drawn.bbox.x1 for _, box in boxes(drawn))
 
 

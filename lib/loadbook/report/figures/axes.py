@@ -52,33 +52,6 @@ def set_ticks(axis: Axis, positions: Sequence[float], labels: Sequence[str]) -> 
     axis.set_minor_locator(NullLocator())
 
 
-class RatioLocator(Locator):
-    """Ticks of a ratio axis at round effects: 0, the outermost two, the margin's, and others as far as there is room.
-
-    A tick's room is that of a usual label (`Axis.get_tick_space`), so texts need not be measured.
-    """
-
-    def __init__(self, margin: float = 0.0) -> None:
-        self.margin = margin
-
-    def __call__(self) -> list[float]:
-        """Return the ticks of the axis' present range."""
-        return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
-
-    def tick_values(self, vmin: float, vmax: float) -> list[float]:
-        """Return the ticks, as positions on the axis, between two positions."""
-        space = self.axis.get_tick_space() if self.axis else 9
-        apart = (vmax - vmin) * (LABEL_ROOM if isinstance(self.axis, XAxis) else 1.0) / max(2, space)
-        inside = [e for e in EFFECTS if vmin <= log_ratio(e) <= vmax]
-        by_size = sorted(filter(None, inside), key=lambda e: (-abs(log_ratio(e)), e))
-        ticks = list[float]()
-        for effect in (0.0, *by_size[:2], -self.margin, self.margin, *by_size):
-            at = log_ratio(effect)
-            if vmin <= at <= vmax and all(abs(at - tick) >= apart for tick in ticks):
-                ticks.append(at)
-        return sorted(ticks)
-
-
 class SpacedLocator(Locator):
     """Ticks at those of the positions, most important first, at which labels have room.
 
@@ -102,6 +75,22 @@ class SpacedLocator(Locator):
             if low <= place <= high and all(abs(place - other) >= apart for other in taken):
                 taken[place] = position
         return sorted(taken.values())
+
+
+class RatioLocator(SpacedLocator):
+    """Ticks of a ratio axis at round effects: 0, the outermost two, the margin's, and others where there is room."""
+
+    def __init__(self, margin: float = 0.0) -> None:
+        super().__init__((), 1.0)
+        self.margin = margin
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks, as positions on the axis, between two positions."""
+        inside = [e for e in EFFECTS if vmin <= log_ratio(e) <= vmax]
+        by_size = sorted(filter(None, inside), key=lambda e: (-abs(log_ratio(e)), e))
+        self.positions = [log_ratio(e) for e in (0.0, *by_size[:2], -self.margin, self.margin, *by_size)]
+        self.room = LABEL_ROOM if isinstance(self.axis, XAxis) else 1.0
+        return super().tick_values(vmin, vmax)
 
 
 def set_ratio_scale(axis: Axis, scale: RatioScale, margin: float) -> None:

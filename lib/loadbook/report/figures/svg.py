@@ -34,7 +34,7 @@ def compact_svg(svg: str) -> str:
     """Return an SVG of matplotlib in about a third of its bytes without visible change, as pages have up to 30 figures.
 
     Removed are: prologue, comments, metadata, unused names and groups, white space, digits below 1/20 of a point (in
-    the outlines of letters: below 1/400 of their size), and styles that many marks repeat.
+    the outlines of letters: below 1/200 of their size), and styles that many marks repeat.
     """
     svg = _GLYPH.sub(_round_glyph, _REMOVABLE.sub("", svg))
     svg = _LONG_NUMBER.sub(_round_number, svg)
@@ -59,7 +59,7 @@ _REMOVABLE = re.compile(
     re.DOTALL,
 )
 _GLYPH = re.compile(r'(<path id="DejaVuSans[^"]*" d=")([^"]*)(" transform="scale\()0\.015625')
-_GLYPH_COMMAND, _GLYPH_STEP = re.compile(r"([MLQz])([-\d ]*)"), 16
+_GLYPH_COMMAND, _GLYPH_STEP = re.compile(r"([MLQz])([-\d ]*)"), 32
 _NAME = re.compile(r"(?<=[#\"])[mph][0-9a-f]{10}(?=[\")])")  # of a mark, a clipping path or a hatch
 _LONELY = re.compile(r"<g>(<(?:path|use) [^>]*/>)</g>")  # a group of one element
 _LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,14 +15,14 @@ from loadbook.core.units import pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.rows import LINE_IN, Cell, Row, RowsDrawing
+from loadbook.report.figures.rows import Cell, Row, RowsDrawing
 from loadbook.store.tables import RunData
 
 LEVELS = ("invalid", "doubt", "note", "unchecked")
 WORDS = {"invalid": "not counted", "doubt": "doubt", "note": "note", "unchecked": "not checked"}
 SIGNS = {"invalid": "✕ ", "doubt": "! "}
 ROW_IN, HALF_HATCH_IN, HEAD_IN = 0.28, 0.09, 0.1
-NAME_LETTERS, RESULT_LETTERS, REASON_LETTERS, PAGE_LETTERS = 36, 32, 52, 122
+NAME_LETTERS, RESULT_LETTERS, REASON_LETTERS = 36, 32, 52
 MOST_CLEAN = 8  # largest number of rows without a hit; if there are more such rules, they are listed below the figure
 _MARKERS = {
     "invalid": {"marker": "x", "color": palette.INK, "markersize": 5, "markeredgewidth": 1.5, "zorder": 4},
@@ -136,22 +136,14 @@ class ValidityFigure(base.ReportFigure):
         return base.drawable(self.labels.get(name, name), name)
 
     def _draw(self) -> base.Drawing:
-        with_result = [result for result in self.results if result.level]
-        # rows for all rules, or only for rules with hits if there are too many others
-        all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
-        results = self.results if all_rows else with_result
-        clean = self._clean_text(results)
-        key_in = HEAD_IN + LINE_IN * base.line_count(clean)
-        drawing = RowsDrawing([self._row(result) for result in results], [""], head_lines=0, key_in=key_in)
+        drawing = RowsDrawing([self._row(one) for one in self.rows], [""], head_lines=0, key_in=HEAD_IN)
         panel = drawing.panels[0]
         panel.set_xlabel(f"block ({pluralize(len(self.trials), 'trial')} in order of execution)")
         if self.trials.empty:
             panel.set_xticks([])
         else:
             axes.set_block_axis(panel, self.trials)
-        heading: dict[str, Any] = {"x": 0.005, "ha": "left"}
-        drawing.figure.suptitle(self._counts, **heading, size=base.LETTER_PT, weight="bold")
-        drawing.figure.supxlabel(clean, **heading, size=base.SMALL_PT, color=palette.SOFT)
+        drawing.figure.suptitle(self._counts, x=0.005, ha="left", size=base.LETTER_PT, weight="bold")
         return drawing
 
     def _row(self, result: RuleResult) -> Row:
@@ -164,12 +156,11 @@ class ValidityFigure(base.ReportFigure):
 
         return Row(Cell(base.fold(result.title, NAME_LETTERS)), (text,), draw, least_in=ROW_IN)
 
-    def _clean_text(self, rows: Sequence[RuleResult]) -> str:
-        """Return the list of rules without hits that have no row; "" if there are none."""
-        titles = {row.title for row in rows}
-        clean = [result.title for result in self.results if result.title not in titles]
-        text = f"{pluralize(len(clean), 'more rule')} found no sign of: {', '.join(map(lower_first, clean))}."
-        return base.fold(text, PAGE_LETTERS, 30) if clean else ""
+    @property
+    def rows(self) -> list[RuleResult]:
+        """The results that have a row: all, or only those with a hit if there are too many others."""
+        hit = [result for result in self.results if result.level]
+        return self.results if len(self.results) - len(hit) <= MOST_CLEAN or not hit else hit
 
     @property
     def _counts(self) -> str:
@@ -191,7 +182,11 @@ class ValidityFigure(base.ReportFigure):
         """Instructions for reading the figure."""
         text = "One row is one validity rule, one place in it one trial. ✕: not counted; amber: doubt, counted;"
         text += " grey: note. An empty row: no sign of it."
-        return text + (" What is hatched could not be checked." if any(r.unchecked for r in self.results) else "")
+        text += " What is hatched could not be checked." if any(r.unchecked for r in self.results) else ""
+        drawn = {result.title for result in self.rows}
+        others = [lower_first(result.title) for result in self.results if result.title not in drawn]
+        named = f" {pluralize(len(others), 'more rule')} found no sign of: {', '.join(others)}."
+        return text + (named if others else "")
 
     @property
     def description(self) -> tuple[str, str]:
