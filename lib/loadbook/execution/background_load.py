@@ -18,12 +18,13 @@ from loadbook.execution.host_state import STATE_TIMEOUT_S
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import CommandResult
 from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, parse_other_runs, without_other_runs
+from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list
 
 _PROCESS_STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) [A-Za-z] (?P<rest>[-\d ]+)")
 WHOLE_CPU = 0.95  # from this share on
 # $1: an address in the format of /proc/net/tcp (empty: any); others: hex ports; CPU times are read twice
-BACKGROUND_LOAD_SCRIPT = (
+BACKGROUND_LOAD_SCRIPT = Script(
     """
 address=${1:-[0-9A-F]*}
 shift
@@ -54,7 +55,8 @@ for timer in apt-daily apt-daily-upgrade dnf-makecache dnf-automatic packagekit-
   [ -z "$next" ] || echo "timer $timer $next"
 done
 """
-    + OTHER_RUNS_SCRIPT
+    + OTHER_RUNS_SCRIPT,
+    purpose="do other programs use it?",
 )
 
 

@@ -16,24 +16,21 @@ from loadbook.execution import background_load, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import Deployment, all_deployments
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
-from loadbook.execution.host_state import HOST_STATE_SCRIPT
 from loadbook.execution.placement import CHANGES, Placement, job_name, job_stem, preflight_stem, uses_delay
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, TestbedRequest, build_testbed
 from loadbook.hosts import rollback
-from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
+from loadbook.hosts.dry import CLOCK_COMMAND, TOKEN, DryRunHost, DryRunLog, DryRunStep
 from loadbook.hosts.host import HttpResponse
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
+from loadbook.hosts.script import Script
 from loadbook.modes.plain.run import run_of
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
-from loadbook.services.cpu_time import CPU_TIME_SCRIPT
-from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT
-from loadbook.services.processes import PROCESSES_SCRIPT
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
 
@@ -53,22 +50,6 @@ PHASE_TITLES = {
     "stop": "stop and put back",
 }
 CHANGES_TITLE = "change the hosts"
-# script -> note on its purpose; for the script of `rollback`: its first argument -> note
-SCRIPT_NOTES = {
-    background_load.BACKGROUND_LOAD_SCRIPT: "do other programs use it?",
-    preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
-    LIMITS_SCRIPT: "may it have these CPUs and open files?",
-    LISTENING_SCRIPT: "until it listens",
-    PROCESSES_SCRIPT: "its processes",
-    CPU_TIME_SCRIPT: "the CPU time of every service",
-    rollback.OUTCOME_SCRIPT: "were the changes made, or refused?",
-    rollback.NETEM_SCRIPT: "can its kernel delay? If not: the service delay-line instead",
-}
-ROLLBACK_NOTES = {
-    "restore": "puts back what is left changed, if anything",
-    "settle": "until no process of before is left",
-    "server": "its processes",
-}
 
 
 class InlineExecutor(Executor):
@@ -82,22 +63,6 @@ class InlineExecutor(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
-
-
-def script_output(text: str, args: Sequence[str]) -> str:
-    """Return the output that a script would have on a host without problems."""
-    if text == rollback.rollback_script():
-        return {"settle": "settled", "server": str(LEADER_PID)}.get(args[0], "")
-    outputs = {
-        HOST_STATE_SCRIPT: "time_wait 0\nboot_id -",
-        rollback.OUTCOME_SCRIPT: "done",
-        LIMITS_SCRIPT: f"unlimited\nCpus_allowed_list: {args[0] if args else ''}",
-        LISTENING_SCRIPT: "00000000",
-        PROCESSES_SCRIPT: str(LEADER_PID),
-        BUILD_STATE_SCRIPT: "machine any\nbuilt any -",
-        CPU_TIME_SCRIPT: "- -\n" + "0\n" * len(args),
-    }
-    return outputs.get(text, "")
 
 
 @dataclass
@@ -266,7 +231,7 @@ def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path
 
 def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> DryRun:
     """Return a dry run of a plan; facts that only real hosts can report, such as their CPUs, are assumed."""
-    log = DryRunLog(script_output=script_output)
+    log = DryRunLog()
     hosts = {
         alias: DryRunHost(remote_host(path, alias, RUN, hosts=inventory), inventory, log)
         for alias in used_hosts(plan, inventory)
@@ -371,7 +336,8 @@ class Notes:
 
     def _note(self, step: DryRunStep, phase: str) -> str:
         if step.action == "script":
-            return self._script_note(step, phase)
+            script, *args = step.args
+            return script.purpose_with(args) if isinstance(script, Script) else ""
         if step.action in ("run", "http"):
             return self._request_note(step, phase)
         if step.action in ("put", "job", "stop"):
@@ -404,20 +370,6 @@ class Notes:
     def _built_spec(self, step: DryRunStep) -> ServiceSpec:
         specs = [placement.spec for placement in self.testbed.placements if placement.spec.build]
         return next(spec for spec in specs if step.args[1].endswith(f"/{program_folder_name(spec)}"))
-
-    def _script_note(self, step: DryRunStep, phase: str) -> str:
-        text, *args = step.args
-        if text == HOST_STATE_SCRIPT:
-            return "until nothing is left of the last trial" if phase == "reset" else "is its disk full?"
-        if text == BUILD_STATE_SCRIPT:
-            return f"is {self._built_spec(step).name} built?"
-        if text != rollback.rollback_script():
-            return SCRIPT_NOTES.get(text, "")
-        for _, instance in self._instances_on(step.alias):
-            if isinstance(instance, SystemInstance) and tuple(args) == instance.stage_args:
-                check = " ".join(instance.rendered.commands["check"])
-                return f"copies {instance.system.tree}, puts the new files into the copy: {check}"
-        return ROLLBACK_NOTES[args[0]]
 
     def _request_note(self, step: DryRunStep, phase: str) -> str:
         if step.args == CLOCK_COMMAND:

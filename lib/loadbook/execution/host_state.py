@@ -18,6 +18,7 @@ from loadbook.execution.placement import DELAY_ROLE, job_name, job_names
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
 from loadbook.hosts.other_runs import OTHER_RUNS_SCRIPT, OtherRun, parse_other_runs, without_other_runs
+from loadbook.hosts.script import Script
 from loadbook.store.atomic import disk_full_error, free_bytes
 from loadbook.study.limits import ResetSettings
 from loadbook.study.plan import Plan
@@ -82,7 +83,7 @@ class Connectivity:
 
 REST_POLL_S = 0.25
 STATE_TIMEOUT_S = 20.0
-HOST_STATE_SCRIPT = (
+HOST_STATE_SCRIPT = Script(
     """
 time_wait=$(sed -n 's/^TCP:.* tw \\([0-9][0-9]*\\).*/\\1/p' /proc/net/sockstat)
 read -r load1 load5 rest < /proc/loadavg
@@ -95,7 +96,9 @@ echo "open_files $open_files"
 df -Pk . 2>/dev/null | tail -n 1 | { read -r device total used free rest && echo "free_bytes $((free * 1024))"; }
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 """
-    + OTHER_RUNS_SCRIPT
+    + OTHER_RUNS_SCRIPT,
+    purpose="is its disk full?",
+    answer="time_wait 0\nboot_id -",
 )
 
 
@@ -112,7 +115,7 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
     begun = clock.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
-        rest = read_state(host)
+        rest = read_state(host, HOST_STATE_SCRIPT.used_for("until nothing is left of the last trial"))
         waited_s = clock.monotonic() - begun
         at_rest = rest.state["time_wait"] <= rule.time_wait_sockets
         if at_rest or waited_s >= rule.wait_s:
@@ -120,9 +123,9 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
         pause(REST_POLL_S)
 
 
-def read_state(host: Host) -> HostState:
+def read_state(host: Host, script: Script = HOST_STATE_SCRIPT) -> HostState:
     """Return the host's current state and boot id, read by one script."""
-    done = host.script(HOST_STATE_SCRIPT, timeout_s=STATE_TIMEOUT_S, check=True)
+    done = host.script(script, timeout_s=STATE_TIMEOUT_S, check=True)
     try:
         output = done.stdout.decode("utf-8", "replace")
         fields = dict(line.split(" ", 1) for line in without_other_runs(output).splitlines())

@@ -23,6 +23,7 @@ from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
+from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.modes.plain.run import run_of
 from loadbook.services import ServiceSpec, load_service, version
@@ -86,7 +87,8 @@ MAX_NAMED_TREATMENTS = 3
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
 # $1: a folder that may not exist yet; $2: an address in the format of /proc/net/tcp (empty: any); others: hex ports
-PREFLIGHT_SCRIPT = """
+PREFLIGHT_SCRIPT = Script(
+    """
 folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
 df -Pk "$folder" | tail -n 1 | { read -r device total used free rest; echo "free_kb $free"; }
@@ -98,7 +100,9 @@ for port; do
   if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
     grep -qE " (0{8}|0{32}|$address):$port [0-9A-F]+:0000 0A "; then echo "listening $port"; fi
 done
-"""
+""",
+    purpose="free disk, CPUs, and that nothing listens on its ports",
+)
 
 
 def preflight(testbed: Testbed, data: Path) -> None:

@@ -5,6 +5,7 @@ scripts beside the modules: job.sh (jobs), interleave.pl (load generators in tur
 services) and sampler.pl, all three with cpu_time.pl; sampler.sh, guard.sh and undo.sh.
 
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
+- `script`: shell scripts with their purpose, and their answer on a host without problems
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
 - `jobs`: the script job.sh, which runs detached jobs on a host and holds the lock that allows one run per machine
 - `other_runs`: other runs of loadbook on a host's machine, found in its list of processes

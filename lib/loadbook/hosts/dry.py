@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -13,10 +13,10 @@ from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, 
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.jobs import DEFAULT_LOCK_FILE
 from loadbook.hosts.remote import RemoteHost
+from loadbook.hosts.script import DRY_RUN_PID, Script
 
 CLOCK_COMMAND = ("date", "+%s.%N")
 TOKEN = "000000000000"  # noqa: S105  # stands for the random word in a rendered configuration
-LEADER_PID = 999999999  # above every process id that Linux assigns
 
 
 class DryRunStep(NamedTuple):
@@ -39,12 +39,10 @@ class DryRunLog:
 
     Parameters
     ----------
-    script_output : function that returns the output of a script, given its text and arguments.
     outputs : argument list -> output of that command; all other commands print nothing.
     responses : URL -> HTTP response; all other URLs give an empty response with status 200.
     """
 
-    script_output: Callable[[str, Sequence[str]], str]
     steps: list[DryRunStep] = field(default_factory=list)
     outputs: dict[tuple[str, ...], bytes] = field(default_factory=dict)
     responses: dict[str, HttpResponse] = field(default_factory=dict)
@@ -101,10 +99,11 @@ class DryRunHost(Host):
         return CommandResult(0, self._log.outputs.get(tuple(argv), b""), b"")
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Record a script with its arguments."""
-        words = ["LEADER" if word == str(LEADER_PID) else word for word in args]
+        """Record a script with its arguments, and return its answer on a host without problems."""
+        words = ["LEADER" if word == str(DRY_RUN_PID) else word for word in args]
         self._record("script", text, *words)
-        return CommandResult(0, self._log.script_output(text, words).encode(), b"")
+        answer = text.answer_to(args) if isinstance(text, Script) else ""
+        return CommandResult(0, answer.encode(), b"")
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Record a file that is written."""
@@ -133,11 +132,11 @@ class DryRunHost(Host):
             self._record("put", f"{jobs.job_folder(job.name)}/{name}", data=data)
         for argv in job.steps:
             self._record("job", job.name, *argv, note=f"for {job.lease_s:.0f} s at most")
-        return LEADER_PID
+        return DRY_RUN_PID
 
     def state(self, name: str) -> JobState:
         """Return the state "running" for any job."""
-        return JobState(LEADER_PID, None, running=True)
+        return JobState(DRY_RUN_PID, None, running=True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
         """Return the exit code 0 at once."""

@@ -20,6 +20,7 @@ from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import Permission
 from loadbook.hosts.jobs import job_folder
+from loadbook.hosts.script import DRY_RUN_PID, Script
 
 SCRIPT_NAME = "undo.sh"
 SCRIPT_PARTS = (SCRIPT_NAME, "guard.sh", "system.sh")
@@ -27,11 +28,25 @@ SCRIPT_PARTS = (SCRIPT_NAME, "guard.sh", "system.sh")
 RESTORE_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 60.0
 # waits up to $2 fiftieths of a second until job $1 has written the result of its changes, or ended; prints the result
-OUTCOME_SCRIPT = """: loadbook asks whether the changes were made
+OUTCOME_SCRIPT = Script(
+    """: loadbook asks whether the changes were made
 tries=$2
 while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
 cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/null)"
-"""
+""",
+    purpose="were the changes made, or refused?",
+    answer="done",
+)
+
+
+# action of the rollback script -> its purpose
+ACTION_PURPOSES = {
+    "restore": "puts back what is left changed, if anything",
+    "again": "tries once more to put back what is left changed",
+    "stage": "checks a copy of the configuration tree",
+    "settle": "until no process of before is left",
+    "server": "its processes",
+}
 
 
 class NotRestoredError(HostError):
@@ -43,10 +58,13 @@ class NotRestoredError(HostError):
 
 
 @cache
-def rollback_script() -> str:
+def rollback_script() -> Script:
     """Return the text of undo.sh, guard.sh and system.sh as one script; its first argument is the action."""
     texts = [files("loadbook.hosts").joinpath(name).read_text(encoding="utf-8") for name in SCRIPT_PARTS]
-    return "".join([*texts, '"$@"\n'])
+    answers = {"settle": "settled", "server": str(DRY_RUN_PID)}
+    return Script(
+        "".join([*texts, '"$@"\n']), lambda args: ACTION_PURPOSES[args[0]], lambda args: answers.get(args[0], "")
+    )
 
 
 def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
@@ -96,8 +114,9 @@ _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TABLE = re.compile(r"[a-z]+ [a-z][a-z0-9-]*")
-NETEM_SCRIPT = (
-    ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms"
+NETEM_SCRIPT = Script(
+    ": loadbook asks whether the kernel can delay packets\nexec unshare -n tc qdisc add dev lo root netem delay 1ms",
+    purpose="can its kernel delay? If not: the service delay-line instead",
 )
 
 

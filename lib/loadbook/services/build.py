@@ -29,6 +29,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import HostError, HostTimeoutError, SpecProblem, StudyError
 from loadbook.hosts.host import CommandResult, Host
+from loadbook.hosts.script import Script
 from loadbook.hosts.shell import search_path
 from loadbook.services.spec import Build, ServiceSpec
 
@@ -194,13 +195,16 @@ def _upload_archive(host: Host, partial: str, data: bytes) -> None:
 
 
 # $1 is the folder of the built program, the other arguments are programs that are needed to build it
-BUILD_STATE_SCRIPT = """: loadbook looks for what is built
+BUILD_STATE_SCRIPT = Script(
+    """: loadbook looks for what is built
 folder=$1
 echo "machine $(uname -m)"
 { read -r line <"$folder/.built" && echo "built $line"; } 2>/dev/null
 shift
 for program; do command -v "$program" >/dev/null || echo "lacks $program"; done
-"""
+""",
+    answer="machine any\nbuilt any -",
+)
 # $1 is a complete folder, $2 its final name, which may exist already: built by another run, or for another machine
 _INSTALL_SCRIPT = """: loadbook places what is built
 tries=50 # one at a time; whoever died at it is not waited for any longer
@@ -255,7 +259,9 @@ def _program_folder(host: Host, spec: ServiceSpec) -> str:
 
 def _read_build_state(host: Host, spec: ServiceSpec) -> _BuildState:
     args = [_program_folder(host, spec), *_recipe_of(spec).needs]
-    done = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
+    done = host.script(
+        BUILD_STATE_SCRIPT.used_for(f"is {spec.name} built?"), args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True
+    )
     fields = [line.split(" ", 1) for line in done.text.splitlines() if " " in line]
     values, missing = dict(fields), [value for name, value in fields if name == "lacks"]
     return _BuildState(values.get("machine", ""), values.get("built"), missing)

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 from loadbook.core.errors import CommandError
 from loadbook.hosts.host import Host
+from loadbook.hosts.script import Script
 
 CPU_TIMEOUT_S = 20.0
 
 # Prints the machine (boot id and namespace of process ids), then for each argument the CPU time (ns) used so far by
 # the processes whose session or process group has this leader. A process counts with its threads (schedstat, ns; in
 # ticks of 10 ms, which hold its ended threads, if that is more) and with its children that have ended (ticks).
-CPU_TIME_SCRIPT = """: loadbook reads the CPU time of services
+CPU_TIME_SCRIPT = Script(
+    """: loadbook reads the CPU time of services
 read -r boot </proc/sys/kernel/random/boot_id
 echo "$boot $(readlink /proc/self/ns/pid)"
 leaders=" $* "
@@ -31,7 +33,10 @@ for file in /proc/[0-9]*/stat; do
   eval "total_$leader=\\$((total_$leader + total + children))"
 done
 for leader in $leaders; do eval "echo \\$total_$leader"; done
-"""
+""",
+    purpose="the CPU time of every service",
+    answer=lambda args: "- -\n" + "0\n" * len(args),
+)
 
 
 class CpuReading(NamedTuple):

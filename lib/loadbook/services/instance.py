@@ -16,6 +16,7 @@ from typing import NamedTuple
 from loadbook.core import clock
 from loadbook.core.errors import HostError, LostError
 from loadbook.hosts.host import Host, HttpResponse, Job, JobState
+from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
 from loadbook.services.processes import PROCESSES_SCRIPT, ServiceProcess, count_workers, parse_processes
@@ -29,13 +30,17 @@ MAX_OUTPUT_CHARS = 800
 MAX_ERRORS, MAX_ERROR_CHARS, MAX_WARNINGS = 3, 240, 5
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
 # prints the local address (hex) of every listening TCP socket with port $1 (hex)
-LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
+LISTENING_SCRIPT = Script(
+    """: loadbook asks which addresses listen on a port
 port=$1
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number local remote state rest; do
   [ "$state" = 0A ] && [ "${local##*:}" = "$port" ] && echo "${local%:*}"
 done
 :
-"""
+""",
+    purpose="until it listens",
+    answer="00000000",
+)
 
 
 class ServiceError(HostError):
@@ -117,10 +122,14 @@ def _proc_net_address(address: str) -> str:
 _JOIN_CGROUP = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
 _SET_NOFILE = 'ulimit -n "$1" && shift && exec "$@"'
 # prints the hard limit of open files, and the CPUs that a process really gets if it requests the CPUs $1
-LIMITS_SCRIPT = """: loadbook asks what processes may have
+LIMITS_SCRIPT = Script(
+    """: loadbook asks what processes may have
 ulimit -H -n
 [ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
-"""
+""",
+    purpose="may it have these CPUs and open files?",
+    answer=lambda args: f"unlimited\nCpus_allowed_list: {args[0] if args else ''}",
+)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from loadbook.hosts.script import DRY_RUN_PID, Script
 from loadbook.services.spec import Workers
 
 # Prints id, number of threads and command line (without separators) of the processes with the name $2 in the session or
 # process group whose leader is $1.
-PROCESSES_SCRIPT = """leader=$1 name=$2
+PROCESSES_SCRIPT = Script(
+    """leader=$1 name=$2
 for file in /proc/[0-9]*/stat; do
   { read -r line < "$file"; } 2>/dev/null || continue
   comm=${line#*\\(} comm=${comm%\\)*}
@@ -24,7 +26,10 @@ for file in /proc/[0-9]*/stat; do
   fi
 done
 :
-"""
+""",
+    purpose="its processes",
+    answer=str(DRY_RUN_PID),
+)
 
 
 class ServiceProcess(NamedTuple):

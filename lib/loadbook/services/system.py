@@ -66,7 +66,10 @@ class SystemInstance(Instance):
         self._files_written = True
         for path, data in self.new_files.items():
             self.host.put(path, data, 0o600)
-        done = self.host.script(rollback.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
+        command = " ".join(self.rendered.commands["check"])
+        purpose = f"copies {self.system.tree}, puts the new files into the copy: {command}"
+        script = rollback.rollback_script().used_for(purpose)
+        done = self.host.script(script, self.stage_args, timeout_s=STAGE_TIMEOUT_S)
         if done.rc:
             problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: "
             raise self._error(problem, done.stderr + done.stdout)

@@ -58,7 +58,7 @@ def test_end_of_a_load_stops_and_removes_each_of_its_jobs(warmup_first: bool) ->
     load = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a")
     load.warmup_first = warmup_first
     hosts = HostsFile(hosts={"a": HostEntry(roles=["driver"], host_name="192.0.2.1")})
-    log = DryRunLog(lambda text, args: "")
+    log = DryRunLog()
     load.end(DryRunHost(remote_host(Path("hosts.toml"), "a", hosts=hosts), hosts, log))
     names = ["load-warmup", "load"] if warmup_first else ["load"]
     assert [(step.action, step.args[0]) for step in log.take()] == [
