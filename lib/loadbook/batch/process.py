@@ -212,9 +212,7 @@ class DetachedRun:
         """Interrupt the run like Ctrl-C, and wait until the current trial is recorded as cancelled."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
-        deadline = clock.monotonic() + EXIT_TIMEOUT_S
-        while self.is_alive() and clock.monotonic() < deadline:
-            clock.sleep(0.1)
+        clock.wait_until(lambda: not self.is_alive(), EXIT_TIMEOUT_S, 0.1)
 
     def log_tail(self) -> str:
         """Return the last lines that the process printed."""

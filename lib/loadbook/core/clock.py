@@ -75,3 +75,13 @@ def wait(event: threading.Event, seconds: float) -> bool:
 def every(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
     """Make a call again and again in a thread, each after this time; return a function that ends this."""
     return current.every(seconds, call)
+
+
+def wait_until(is_true: Callable[[], object], limit_s: float, pause_s: float = 0.01) -> bool:
+    """Call `is_true` every `pause_s` seconds until it returns a true value; return False after `limit_s` seconds."""
+    end = monotonic() + limit_s
+    while not is_true():
+        if monotonic() >= end:
+            return False
+        sleep(pause_s)
+    return True

@@ -12,11 +12,11 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from loadbook.core import clock
 from loadbook.core.errors import UsageError
@@ -278,17 +278,10 @@ class Lab:
             raise UsageError(f"the lab cannot live in {self.folder}", "sshd cannot read that path")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        deadline, problem = clock.monotonic() + LAB_LOCK_TIMEOUT_S, f"the lab in {self.folder} is being changed"
         with (self.folder / "lock").open("w") as handle:
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if clock.monotonic() > deadline:
-                        message = f"{problem} by another command for {LAB_LOCK_TIMEOUT_S:g} s"
-                        raise UsageError(message, "wait for its end, or end it") from None
-                    clock.sleep(0.1)
+            if not clock.wait_until(lambda: _takes_lock(handle), LAB_LOCK_TIMEOUT_S, 0.1):
+                problem = f"the lab in {self.folder} is being changed by another command for {LAB_LOCK_TIMEOUT_S:g} s"
+                raise UsageError(problem, "wait for its end, or end it")
             yield
 
     def _prepare_kind(self) -> None:
@@ -370,3 +363,11 @@ def _make_key(path: Path) -> None:
     if not path.is_file():
         command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "loadbook lab", "-f", str(path)]
         subprocess.run(command, check=True, timeout=30, stdin=subprocess.DEVNULL)
+
+
+def _takes_lock(file: IO[str]) -> bool:
+    """Lock a file unless another process holds its lock; return whether it is locked now."""
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

@@ -201,10 +201,7 @@ class DeadManSwitch:
     def shut_down(self) -> None:
         """Make the host end the session's jobs now, and wait for their end up to SHUTDOWN_TIMEOUT_S seconds."""
         self.send_line("bye")
-        deadline = clock.monotonic() + SHUTDOWN_TIMEOUT_S
-        clock.wait(self._channel.status_event, SHUTDOWN_TIMEOUT_S)
-        while self.alive and clock.monotonic() < deadline:
-            clock.sleep(0.01)
+        clock.wait_until(lambda: not self.alive, SHUTDOWN_TIMEOUT_S)
 
 
 _BLOCK_BYTES = 1 << 15  # most bytes in one SFTP answer

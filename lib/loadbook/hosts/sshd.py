@@ -116,12 +116,9 @@ class Sshd:
             )  # fmt: skip
         finally:
             os.sched_setaffinity(0, own_cpus)
-        deadline = clock.monotonic() + SSHD_START_TIMEOUT_S
-        while not self.responds():
-            if done.returncode or clock.monotonic() > deadline:
-                output = (done.stderr.decode(errors="replace") + _read_text(log))[-1000:]
-                raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {output}", f"see {log}")
-            clock.sleep(0.01)
+        if done.returncode or not clock.wait_until(self.responds, SSHD_START_TIMEOUT_S):
+            output = (done.stderr.decode(errors="replace") + _read_text(log))[-1000:]
+            raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {output}", f"see {log}")
 
     def stop(self) -> None:
         """End the listening process, its sessions, and the jobs and watcher processes that they started."""
@@ -152,9 +149,7 @@ def end_processes(pids: list[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal_number)
-    deadline = clock.monotonic() + STOP_TIMEOUT_S
-    while any(map(_is_running, pids)) and clock.monotonic() < deadline:
-        clock.sleep(0.01)
+    clock.wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S)
     for pid in filter(_is_running, pids):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -164,9 +159,8 @@ def _suspend(listener: int) -> None:
     """Stop (SIGSTOP) a listening sshd, so that no client reconnects before it is ended."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
-    deadline, stopped = clock.monotonic() + STOP_TIMEOUT_S, "\nState:\tT"
-    while stopped not in _read_text(Path(f"/proc/{listener}/status"), stopped) and clock.monotonic() < deadline:
-        clock.sleep(0.001)
+    status, stopped = Path(f"/proc/{listener}/status"), "\nState:\tT"
+    clock.wait_until(lambda: stopped in _read_text(status, stopped), STOP_TIMEOUT_S, 0.001)
 
 
 def _is_running(pid: int) -> bool:

@@ -187,10 +187,9 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
 def kernel_is_exiting() -> bool:
     """Return whether the interrupt was sent because the kernel is about to exit or restart."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    deadline = clock.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
     with contextlib.suppress(KeyboardInterrupt):
-        while clock.monotonic() < deadline and not shell.exit_now:
-            clock.sleep(0.05)
+        if hasattr(shell, "kernel"):
+            clock.wait_until(lambda: shell.exit_now, KERNEL_EXIT_S, 0.05)
     return bool(getattr(shell, "exit_now", False))
 
 
