@@ -17,8 +17,8 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
+from loadbook.ingestion.captured import parse_output, read_captured
 from loadbook.ingestion.report_files import report_number
-from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
 from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement

@@ -1,8 +1,8 @@
 """Load jobs of one trial on its drivers, and the trial's status from their outputs.
 
 The warm-up is a separate process before the measurement, so that reports contain the measurement only; the request log
-of h2load (`ingestion.trial_rows.write_requests`) and host metrics (t_s < 0) contain both. The status cannot be taken
-from a generator's exit code: wrk, ab and httperf end with 0 even if every response was an error. Validity rules that
+of h2load (`ingestion.request_tables`) and host metrics (t_s < 0) contain both. The status cannot be taken from a
+generator's exit code: wrk, ab and httperf end with 0 even if every response was an error. Validity rules that
 need host metrics or other trials are applied at ingest.
 """
 

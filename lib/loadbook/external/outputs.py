@@ -20,7 +20,7 @@ from loadbook.core.csv_file import read_csv_rows
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import and_more, pluralize
-from loadbook.ingestion import report_files, trial_rows
+from loadbook.ingestion import captured, report_files
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.store.trial_record import sha256_file
 from loadbook.study.problems import short_repr, suggestion
@@ -191,8 +191,8 @@ class OutputFiles:
 
     def read_captured(self) -> ToolOutput:
         """Read the files for a parser; without the command line, which can be split only once the tool is known."""
-        files = {trial_rows.STDOUT: self.stdout, **self.files} if isinstance(self.stdout, Path) else self.files
-        read = trial_rows.read_output(files, self.stderr, self.rc)
+        files = {captured.STDOUT: self.stdout, **self.files} if isinstance(self.stdout, Path) else self.files
+        read = captured.read_output(files, self.stderr, self.rc)
         return replace(read, stdout=self.stdout) if isinstance(self.stdout, bytes) else read
 
     @cached_property
@@ -253,13 +253,13 @@ def resolve_inside(folder: Path, name: str) -> Path:
 
 def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
     """Return the files of one row; its cells for stderr, exit code and command override files in an output folder."""
-    files = {path.name if path.name.endswith(trial_rows.STREAMED_SUFFIX) else "stdout": path}
+    files = {path.name if path.name.endswith(captured.STREAMED_SUFFIX) else "stdout": path}
     if path.is_dir():
         names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
         if odd := next((name for name in names if not name.isprintable()), None):
             raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
         files = {name: resolve_inside(folder, str(path.relative_to(folder) / name)) for name in names}
-    if "stdout" not in files and not any(name.endswith(trial_rows.STREAMED_SUFFIX) for name in files):
+    if "stdout" not in files and not any(name.endswith(captured.STREAMED_SUFFIX) for name in files):
         raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(files) or 'nothing'}")
     stderr = resolve_inside(folder, condition.stderr) if condition.stderr else files.get("stderr")
     if stderr is not None and stderr.is_dir():
@@ -275,15 +275,15 @@ def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles
         command = _read_small_text(resolve_inside(folder, command))
     elif not command and "cmd" in files:
         command = _read_small_text(files["cmd"])
-    own = {name: p for name, p in files.items() if name not in trial_rows.RESERVED_NAMES}
-    others = {name: p for name, p in files.items() if name in trial_rows.RESERVED_NAMES - {"stdout", "stderr"}}
+    own = {name: p for name, p in files.items() if name not in captured.RESERVED_NAMES}
+    others = {name: p for name, p in files.items() if name in captured.RESERVED_NAMES - {"stdout", "stderr"}}
     return OutputFiles(condition, files.get("stdout"), stderr, int(code) if code else None, command, own, others)
 
 
 def _read_small_text(path: Path) -> str:
     if path.is_dir() or path.stat().st_size > 100_000:
         raise ValueError(f"{path.name} is no small text file")
-    return trial_rows.read_bytes(path).decode(errors="replace").strip()
+    return captured.read_bytes(path).decode(errors="replace").strip()
 
 
 def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path | bytes]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
 from loadbook.external.outputs import Condition, ImportProblem, OutputFiles
-from loadbook.ingestion import trial_rows
+from loadbook.ingestion.captured import find_argv
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
 
@@ -118,7 +118,7 @@ def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport 
     """Return the report as parsed by the tool `name`, or the parser's error."""
     tool = base.load_tool(name)
     try:
-        return base.parse_output(tool, replace(read, argv=trial_rows.find_argv(source.command, tool.binary)))
+        return base.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
     except ParseError as error:
         return error
 

@@ -26,7 +26,7 @@ from loadbook.execution.select import new_run_id
 from loadbook.external import earlier, outputs
 from loadbook.external.outputs import Condition, ImportProblem
 from loadbook.external.reports import ToolReport, read_reports, with_times_of_outputs
-from loadbook.ingestion.trial_rows import find_argv
+from loadbook.ingestion.captured import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
 from loadbook.store.atomic import hold_study_lock, move_folder

@@ -2,7 +2,10 @@
 
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
 - `report_files`: one of several reports in a file
-- `trial_rows`: rows of one trial: measurements, samples, traces, request logs
+- `captured`: the files of one execution of a load generator
+- `driver_totals`: totals over all drivers of a trial
+- `trial_rows`: rows of one trial: measurements, samples, traces, counters
+- `request_tables`: tables of single requests
 - `service_logs`: reasons of failed requests in the logs of services
 - `workers`: reads parts of a run in worker processes or on a Dask cluster
 - `cache`: finds trial folders that changed since the last ingest

@@ -30,8 +30,9 @@ import loadbook
 import loadbook.tools
 from loadbook.core.errors import DataError, HostError, UsageError
 from loadbook.ingestion.host_metrics import AddedFiles
+from loadbook.ingestion.request_tables import write_requests
 from loadbook.ingestion.service_logs import add_failure_reasons
-from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows, write_requests
+from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows
 from loadbook.modes.plain.read import read_of
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, to_arrow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import DataError, ParseError
-from loadbook.ingestion.trial_rows import read_captured
+from loadbook.ingestion.captured import read_captured
 from loadbook.tools import base
 
 ROOT = Path(__file__).parents[3]

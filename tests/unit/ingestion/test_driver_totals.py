@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.ingestion.trial_rows import driver_totals, statistic_s, unmerged_times
+from loadbook.ingestion.driver_totals import driver_totals, statistic_s, unmerged_times
 from loadbook.tools.base import Measurement, ParsedReport
 
 PERCENTILES = ("p50", "p90", "p99", "p99.9")

@@ -12,7 +12,7 @@ import pytest
 from import_files import capture, project, write
 from loadbook.external.study import ImportOptions, read_import, write_import
 from loadbook.ingestion.ingest import ingest
-from loadbook.ingestion.trial_rows import write_requests
+from loadbook.ingestion.request_tables import write_requests
 from loadbook.store.trial_record import DriverRecord, TrialRecord
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

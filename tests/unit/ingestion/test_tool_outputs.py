@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.ingestion import trial_rows
+from loadbook.ingestion import captured
 from loadbook.tools import base
 
 CAPTURE = Path(__file__).parents[2] / "fixtures" / "jmeter" / "5.6.3--csv_noheader.out.jtl"
@@ -22,9 +22,9 @@ def test_large_jmeter_log_is_streamed_from_its_file(
     (tmp_path / "stdout").write_bytes(b"")
     (tmp_path / "cmd").write_text(COMMAND)
     path, tool = tmp_path / "out.jtl" if alone else tmp_path, base.load_tool("jmeter")
-    held = trial_rows.parse_output(tool, path, trial_rows.read_captured(path, "jmeter"))
-    monkeypatch.setattr(trial_rows, "MAX_READ_BYTES", 1000)
-    streamed = trial_rows.read_captured(path, "jmeter")
+    held = captured.parse_output(tool, path, captured.read_captured(path, "jmeter"))
+    monkeypatch.setattr(captured, "MAX_READ_BYTES", 1000)
+    streamed = captured.read_captured(path, "jmeter")
     assert streamed.paths == {"out.jtl": tmp_path / "out.jtl"}
     assert not streamed.files
-    assert trial_rows.parse_output(tool, path, streamed).measurements == held.measurements
+    assert captured.parse_output(tool, path, streamed).measurements == held.measurements

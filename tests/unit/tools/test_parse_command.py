@@ -13,7 +13,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.cli.data import _measurement_record
-from loadbook.ingestion.trial_rows import find_argv, read_captured
+from loadbook.ingestion.captured import find_argv, read_captured
 from loadbook.tools.base import Measurement
 from tool_captures import FIXTURES
 

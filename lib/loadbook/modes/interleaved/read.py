@@ -14,7 +14,8 @@ from typing import Any
 
 from loadbook.core.errors import DataError
 from loadbook.host_metrics.base import TraceRow
-from loadbook.ingestion.trial_rows import TrialRows, read_bytes
+from loadbook.ingestion.captured import read_bytes
+from loadbook.ingestion.trial_rows import TrialRows
 from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS
 from loadbook.modes.plain.read import PlainRead
 from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.host_metrics.base import trace_row
-from loadbook.ingestion.trial_rows import cpu_measurements
+from loadbook.ingestion.driver_totals import cpu_measurements
 from loadbook.modes.interleaved.read import (
     Slice,
     SliceLog,

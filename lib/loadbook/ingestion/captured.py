@@ -1,0 +1,92 @@
+"""Outputs of load generators as files: which files belong to one execution, and what its command line was."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from loadbook.core.errors import DataError, ParseError
+from loadbook.ingestion import report_files
+from loadbook.tools import base
+from loadbook.tools.base import MAX_REPORT_BYTES, ParsedReport, Tool, ToolOutput
+
+# endings of single files that are not standard output; size in bytes above which files are read as streams
+STREAMED_SUFFIX, MAX_READ_BYTES = ".jtl", 64 << 20
+STDOUT = "stdout"
+# files of a folder that the tool did not write
+RESERVED_NAMES = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
+
+
+def read_captured(path: Path, binary: str) -> ToolOutput:
+    """Return the output of one execution of `binary` from a file or folder; DataError if there is none.
+
+    A folder contains `stdout`, optionally `stderr`, `cmd` (command line) and `rc` (exit code), and the tool's own
+    files; a single file is the tool's standard output, and ``FILE#3`` the third report in it.
+    """
+    file, number = report_files.report_number(path)
+    if number:
+        return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number))
+    if not path.is_dir():
+        return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
+    files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
+    if STDOUT not in files:
+        here = ", ".join(files) or "nothing"
+        raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
+    texts = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
+    own = {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
+    exit_code = int(texts["rc"]) if texts.get("rc", "").isdecimal() else None
+    return read_output(own, files.get("stderr"), exit_code, find_argv(texts.get("cmd", ""), binary))
+
+
+def read_output(
+    files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
+) -> ToolOutput:
+    """Return the output of one execution from its files; the file named STDOUT is its standard output.
+
+    Small files are read now, large ones later as streams. DataError: a file cannot be read.
+    """
+    contents, big = {}, {}
+    for name, path in files.items():
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        if size > (MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES):
+            big[name] = path
+        else:
+            contents[name] = read_bytes(path)
+    stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""
+    return ToolOutput(stdout, errors, exit_code=exit_code, argv=tuple(argv), files=contents, paths=big)
+
+
+def find_argv(command: str, binary: str) -> tuple[str, ...]:
+    """Return the argument list of `binary` in a shell command line, also inside ``ssh host '...'``; () if not found."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ()
+    for i, word in enumerate(words):
+        if re.fullmatch(re.escape(binary) + r"(?:-?0[\d.]*)?", PurePosixPath(word).name):  # weighttp05, weighttp-0.4
+            return tuple(words[i:])
+    inner = (find_argv(word, binary) for word in words if " " in word and word != command)
+    return next((argv for argv in inner if argv), ())
+
+
+def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
+    """Parse the output read from `path`; errors name that file."""
+    try:
+        return base.parse_output(tool, captured)
+    except ParseError as error:
+        file = path / error.file if path.is_dir() else path
+        raise ParseError(tool.name, str(file), error.line, error.reason) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the first MAX_READ_BYTES of a file; DataError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_READ_BYTES)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None

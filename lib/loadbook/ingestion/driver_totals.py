@@ -1,0 +1,81 @@
+"""Totals over all drivers of a trial: sums where a sum has a meaning, statistics of all single times, no averages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from loadbook.core.metrics import CPU_PER_RESPONSE
+from loadbook.store.trial_record import TrialRecord
+from loadbook.tools.base import Measurement, ParsedReport
+
+SUMMED_UNITS = ("1", "B", "1/s", "B/s")
+# shares of one CPU, whose sum over drivers has no meaning
+NEVER_SUMMED = ("driver_cpu",)
+
+
+def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
+    """Return the rows of driver ``*``, the totals over all drivers; for a single driver its own values.
+
+    Counts and rates are summed, each rate over its driver's own duration; the duration is the longest one. Statistics
+    of times are computed from the single times of all drivers, and left out if a driver has no single times.
+    """
+    if len(reports) == 1:
+        return list(reports[0].measurements)
+    tables = [{(m.metric, m.statistic): m for m in report.measurements} for report in reports]
+    times = merged_times(reports)
+    totals = []
+    for m in reports[0].measurements if reports else ():
+        if not all((m.metric, m.statistic) in table for table in tables):
+            continue
+        values = [table[m.metric, m.statistic].value for table in tables]
+        if m.metric == "duration":
+            totals.append(m._replace(value=max(values), text=None))
+        elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
+            totals.append(m._replace(value=sum(values), text=None))
+        elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
+            totals.append(m._replace(value=value, text=None))
+    return totals
+
+
+def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
+    """Return the time metrics without a total because a driver has no single times."""
+    timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
+    return sorted(timed - set(merged_times(reports))) if len(reports) > 1 else []
+
+
+def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
+    """Return the single times of all drivers by metric, for metrics that every driver has."""
+    if not reports:
+        return {}
+    metrics = set.intersection(*(set(report.times_us) for report in reports))
+    return {metric: sum((Counter(r.times_us[metric]) for r in reports), Counter()) for metric in metrics}
+
+
+def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
+    """Return a statistic of single times in s (percentiles: nearest rank); None for an unknown statistic."""
+    count, ordered = sum(times_us.values()), sorted(times_us)
+    mean = sum(us * n for us, n in times_us.items()) / count
+    if statistic in ("min", "max", "mean"):
+        return {"min": ordered[0], "max": ordered[-1], "mean": mean}[statistic] / 1e6
+    if statistic == "sd":
+        return math.sqrt(sum((us - mean) ** 2 * n for us, n in times_us.items()) / max(1, count - 1)) / 1e6
+    if not statistic.startswith("p"):
+        return None
+    rank = max(1, math.ceil(float(statistic[1:]) / 100 * count - 1e-9))
+    reached = itertools.accumulate(times_us[us] for us in ordered)
+    return next(us for us, n in zip(ordered, reached, strict=True) if n >= rank) / 1e6
+
+
+def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return CPU seconds per successful response of all services, and of those of each role; nothing if not known."""
+    ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
+    used: dict[str, float] = {}
+    for service in record.services:
+        if service.cpu_s is None:
+            return []
+        for name in (CPU_PER_RESPONSE, f"{CPU_PER_RESPONSE}.{service.role}"):
+            used[name] = used.get(name, 0.0) + service.cpu_s
+    return [Measurement(name, "value", cpu_s / ok, "s", None) for name, cpu_s in used.items()] if ok else []
