@@ -1,10 +1,10 @@
-"""Worker processes of a batch, and their messages."""
+"""Jobs of the workers of a batch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from loadbook.batch.process import WorkerJob
+from loadbook.batch.worker import WorkerJob
 from recorded_run import FIXTURE, STUDY
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
@@ -21,7 +21,7 @@ def job(**more: Any) -> WorkerJob:
         "run": None,
         "blocks_after": None,
         "wait_s": 0.0,
-        "timeout_s": 60.0,
+        "timeout_s": 60,
         "folder": "pages",
         "home": "Batch n",
         "reports": [],

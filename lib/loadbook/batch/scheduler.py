@@ -11,35 +11,37 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from loadbook.batch.commands import Message
 from loadbook.batch.index import write_batch_page
 from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, ReportJob
-from loadbook.batch.process import INTERRUPTED, Message, WorkerJob, WorkerProcess
+from loadbook.batch.worker import INTERRUPTED, Worker, WorkerJob
 from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.units import format_duration
-from loadbook.execution.progress import Progress
+from loadbook.execution.progress import KINDS, Progress
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
 
 
 class Scheduler:
-    """Runs jobs in worker processes: `run` runs all of them; a signal handler may call `stop` in the meantime.
+    """Runs jobs by workers: `run` runs all of them; a signal handler may call `stop` in the meantime.
 
     Parameters
     ----------
-    start : starts a worker process for a job.
+    start : makes the worker of a job.
     on_message : called with (job, message of its worker), the last one being {"kind": "ended", "exit_code": ...};
         returns False if no further job may start.
     max_parallel : maximum number of jobs at the same time.
     """
 
     def __init__(
-        self, start: Callable[[BatchJob], WorkerProcess], on_message: Callable[[BatchJob, Message], bool],
+        self, start: Callable[[BatchJob], Worker], on_message: Callable[[BatchJob, Message], bool],
         max_parallel: int,
     ) -> None:  # fmt: skip
         self.start, self.on_message, self.max_parallel = start, on_message, max_parallel
-        self.active: dict[int, tuple[BatchJob, WorkerProcess]] = {}
+        self.active: dict[int, tuple[BatchJob, Worker]] = {}
         self.messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.stops = 0
 
@@ -71,9 +73,11 @@ class Scheduler:
         self.active[number] = (job, worker)
 
         def listen() -> None:
-            for message in worker.messages():
-                self.messages.put((number, message))
-            self.messages.put((number, {"kind": "ended", "exit_code": worker.wait()}))
+            try:
+                for message in worker.messages():
+                    self.messages.put((number, message))
+            finally:
+                self.messages.put((number, {"kind": "ended", "exit_code": worker.exit_code}))
 
         threading.Thread(target=listen, daemon=True).start()
         if self.stops:  # `stop` was called while this worker started
@@ -124,7 +128,7 @@ def timetable(
 
 # arguments: job, name of its entry (or of a run shared by entries), event, expected seconds to the end of the batch
 OnBatchEvent = Callable[[BatchJob, str, Progress, float], None]
-StartWorker = Callable[[Layout, WorkerJob], WorkerProcess]
+StartWorker = Callable[[Layout, WorkerJob], Worker]
 WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its last lines are on stderr"
 
 
@@ -135,7 +139,7 @@ class BatchOptions:
     max_parallel: int = 4
     fail_fast: bool = False
     wait_s: float = 3600.0
-    timeout_s: float = notebooks.TIMEOUT_S
+    timeout_s: int = notebooks.TIMEOUT_S
 
 
 class BatchSession:
@@ -143,7 +147,7 @@ class BatchSession:
 
     def __init__(
         self, layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions, on_event: OnBatchEvent,
-        start: StartWorker = WorkerProcess,
+        start: StartWorker = Worker,
     ) -> None:  # fmt: skip
         self.layout, self.batch_run, self.options, self.on_event = layout, batch_run, options, on_event
         self.start_worker, self.folder = start, layout.batch(batch_run.batch)
@@ -175,7 +179,7 @@ class BatchSession:
     def _unfinished_entries(self, job: BatchJob) -> list[EntryRecord]:
         return [self.batch_run.entry_of(report) for report in self._unfinished_reports(job)]
 
-    def _start_worker(self, job: BatchJob) -> WorkerProcess:
+    def _start_worker(self, job: BatchJob) -> Worker:
         for entry in self._unfinished_entries(job):
             entry.state = "running"
         self.remaining_by_job_s[id(job)] = job.expected_s
@@ -194,22 +198,24 @@ class BatchSession:
     def _on_message(self, job: BatchJob, message: Message) -> bool:
         """Process a worker's message; return False after a failure if no further job may start."""
         handlers = {
-            "event": self._on_event, "adding": self._on_adding, "ran": self._on_ran, "report": self._on_report,
-            "reported": self._on_reported, "failed": self._on_failed, "ended": self._on_ended,
+            "adding": self._on_adding, "ran": self._on_ran, "report": self._on_report, "reported": self._on_reported,
+            "failed": self._on_failed, "ended": self._on_ended,
         }  # fmt: skip
-        handlers[message["kind"]](job, message)
-        if message["kind"] != "event":
+        if message["kind"] in KINDS:
+            self._on_event(job, message)
+        elif handler := handlers.get(message["kind"]):
+            handler(job, message)
             self._write()
         failed = any(self.batch_run.entry_of(report).state == "failed" for report in job.reports)
         return not (failed and self.options.fail_fast)
 
     def _on_event(self, job: BatchJob, message: Message) -> None:
-        event = Progress(**message["event"])
+        event, report = Progress.from_message(message), self.current_reports.get(id(job))
         if event.run:
             self._set_run(job, event.run)
         if event.remaining_s is not None:
             self.remaining_by_job_s[id(job)] = event.remaining_s + job.expected_s - job.run_s
-        self.on_event(job, message.get("name", job.name), event, self.remaining_s)
+        self.on_event(job, report.name if report else job.name, event, self.remaining_s)
 
     def _on_adding(self, job: BatchJob, message: Message) -> None:
         self._set_run(job, message["run"], message["blocks_after"])
@@ -230,10 +236,14 @@ class BatchSession:
     def _on_reported(self, job: BatchJob, message: Message) -> None:
         entry = self.batch_run.entry_of(self.current_reports.pop(id(job)))
         entry.reported_s, entry.state = message["took_s"], "done"
-        entry.summary, entry.pages = message["summary"], [PageFiles(**files) for files in message["pages"]]
+        entry.summary = message["summary"]
+        entry.pages = [
+            PageFiles(notebook=notebook, page=page and Path(page).name, executed=executed and Path(executed).name)
+            for notebook, (page, executed) in message["files"].items()
+        ]
         executed = [self.folder / files.executed for files in entry.pages if files.executed and not files.page]
-        if message["failures"]:
-            entry.fail(LoadbookError("; ".join(message["failures"]), f"see {executed[0]}" if executed else None))
+        if message["failed"]:
+            entry.fail(LoadbookError("; ".join(message["failed"]), f"see {executed[0]}" if executed else None))
         elif entry.summary.get("valid") == 0:
             entry.fail(DataError("no trial counts", "its page says why"))
         elif ci := entry.summary.get("gate"):
@@ -243,12 +253,14 @@ class BatchSession:
     def _on_failed(self, job: BatchJob, message: Message) -> None:
         """Record the failure of one report, or that of the run in the entries of all its reports."""
         report = self.current_reports.pop(id(job), None)
-        self.batch_run.entry_of(job.reports[0]).ran_s += message.get("ran_s", 0.0)
+        took_s = message.get("took_s", 0.0)
+        if report is None:
+            self.batch_run.entry_of(job.reports[0]).ran_s += took_s
         for entry in [self.batch_run.entry_of(report)] if report else self._unfinished_entries(job):
             entry.state, entry.exit_code = "failed", message["exit_code"]
-            entry.reason, entry.next = message["reason"], message["next"]
+            entry.reason, entry.next = message["error"], message["hint"]
             entry.run = entry.run if entry.run in self.layout.runs(job.study) else None  # it may not have started
-            entry.reported_s = message.get("took_s", 0.0)
+            entry.reported_s = took_s if report else 0.0
             self._notify(job, entry)
 
     def _on_ended(self, job: BatchJob, message: Message) -> None:

@@ -1,6 +1,7 @@
 """The command line: each group of commands has a module, which is imported only when one of them is called.
 
 - `terminal`: shared by all commands: arguments, output, progress, handling of Ctrl-C
+- `events`: option `--events`: lines of JSON about a run or report, for batches, notebooks and programs
 - `studies`: `loadbook init`, `docs`, `studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `traces`
 - `imports`: `loadbook import`

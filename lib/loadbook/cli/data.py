@@ -228,7 +228,7 @@ def export(study: str, run_id: str, form: str, metric: str | None, out: Path | N
     layout = project_layout()
     name = study_name(layout, study)
     run = layout.resolve_run(name, run_id)
-    ensure_ingested(layout.run(name, run), lambda text: terminal.echo(text, err=True))
+    ensure_ingested(layout.run(name, run), lambda text: terminal.echo(f"{name}: {text}", err=True))
     if form == "archive":
         _archive(layout, name, run, out)
     else:

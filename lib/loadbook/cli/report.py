@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.events import attached_option, check_events, event_lines, events_option
 from loadbook.cli.terminal import (
     ProgressDisplay,
     echo,
@@ -49,6 +52,11 @@ STDOUT = Path("-")
     "--format", "file_format", type=click.Choice(["html", "md"]), default="html", show_default=True,
     help="md: write each page as Markdown, too, beside it.",
 )  # fmt: skip
+@click.option(
+    "--to", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE.html",
+    help="Write this page, and other pages and notebooks of one STUDY beside it, in place of those in reports/.",
+)  # fmt: skip
+@click.option("--home", default="All studies", help="With --to: text of the page's link to index.html beside it.")
 @click.option("--all", "whole", is_flag=True, help="First run the smoke variant of every study that has none here.")
 @click.option("--hosts", type=click.Path(path_type=Path), help="With --all: hosts file; without it: the lab.")
 @click.option("--new", is_flag=True, help="With --all: run also what has been run.")
@@ -56,10 +64,13 @@ STDOUT = Path("-")
 @click.option(
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
+@events_option
+@attached_option
 @json_option("verdict, sentences, pages and next command of each report")
 def report(
-    studies: tuple[str, ...], run: str, against: str | None, pairs: tuple[str, ...], file_format: str, whole: bool,
-    hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None, as_json: bool,
+    studies: tuple[str, ...], run: str, against: str | None, pairs: tuple[str, ...], file_format: str, to: Path | None,
+    home: str, whole: bool, hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None, events: bool,
+    attached: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
@@ -67,48 +78,64 @@ def report(
     study could not be run; the index names it, and the other pages are there. --all goes on where it was stopped.
     --against makes one page: how far each effect moved from one run to the other, and what else changed.
     """
-    if whole and (studies or pairs or run != "latest" or against):
-        raise UsageError("--all makes every report as it is: it takes no STUDY, --run, --against or --parameter")
+    if whole and (studies or pairs or run != "latest" or against or to or events):
+        raise UsageError("--all makes every report as it is: it takes no STUDY and none of the other options")
     if not whole and (hosts or new or jobs):
         raise UsageError("--hosts, --new and --jobs go with --all")
     from loadbook.report.notebooks import TIMEOUT_S
 
     timeout_s = timeout_s or TIMEOUT_S
+    check_events(events, attached, as_json)
     if whole:
         _report_site(hosts, new, jobs, timeout_s, as_json)
         return
-    from loadbook.report.build import build_report
+    layout, names = project_layout(), studies or _recorded_studies(project_layout())
+    if (run != "latest" or against or to or events) and len(names) != 1:
+        raise UsageError("--run, --against, --to and --events need exactly one STUDY")
+    if to and (against or to.suffix != ".html"):
+        raise UsageError(f"--to {to}: no page of one run", "--to PAGE.html, without --against")
 
-    layout, display = project_layout(), ProgressDisplay(sys.stderr)
-    names = studies or _recorded_studies(layout)
-    if (run != "latest" or against) and len(names) != 1:
-        raise UsageError("--run and --against need exactly one STUDY")
+    def build(study: str, on_message: Callable[[str], None]) -> BuiltReport:
+        from loadbook.report.build import build_report, build_report_to
+
+        if against:
+            from loadbook.analyses.compare_runs.page import build_comparison  # imports scipy
+
+            return build_comparison(layout, study, run, against, pairs, on_message, timeout_s)
+        if to:
+            return build_report_to(layout, study, run, pairs, to, home, on_message, timeout_s, file_format == "md")
+        return build_report(layout, study, run, pairs, on_message, timeout_s, file_format == "md")
+
+    if events:
+        with event_lines(attached) as send:
+            one = build(names[0], lambda text: send("note", message=text))
+            files = {notebook: [path and str(path) for path in paths] for notebook, paths in one.files.items()}
+            send("reported", study=one.study, run=one.run, summary=one.summary, files=files, failed=one.failed)
+        sys.exit(3 if one.failed else 0)
     built: list[BuiltReport] = []
     records: list[dict[str, Any]] = []
-    failed = False
+    failed, display = False, ProgressDisplay(sys.stderr)
     for name in names:
         try:
-            if against:
-                from loadbook.analyses.compare_runs.page import build_comparison  # imports scipy
-
-                built.append(build_comparison(layout, name, run, against, pairs, display.step, timeout_s))
-            else:
-                built.append(build_report(layout, name, run, pairs, display.step, timeout_s, file_format == "md"))
+            built.append(build(name, lambda text, name=name: display.step(f"{name}: {text}")))  # type: ignore[misc]
         except DataError as error:
             if len(names) == 1:
                 raise
             failed = True  # continue with the reports of the other studies
             records.append({"study": name, "pages": [], "failed": [error.message], "next": error.hint})
             display.step(f"{name}: no report: {error.message}")
-    from loadbook.batch.index import write_index
+    if to is None:
+        from loadbook.batch.index import write_index
 
-    index = write_index(layout.reports)
+        index = write_index(layout.reports)
     display.step("done")
     for one in built:
         _print_report(one)
-    echo(f"index: {index}")
+    if to is None:
+        echo(f"index: {index}")
     if as_json:
-        print_json({"index": str(index), "reports": [*map(_report_record, built), *records]})
+        where = {} if to else {"index": str(index)}
+        print_json(where | {"reports": [*map(_report_record, built), *records]})
     if failed or any(one.failed for one in built):
         sys.exit(3)
 
@@ -302,7 +329,7 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
     layout = project_layout()
     names = studies or sorted(path.stem for path in layout.studies.glob("*.toml"))
     with_claims = [study for study in (find_study(layout.studies, name) for name in names) if study.published]
-    claims = {study.name: replay_claims(layout, study, lambda text: echo(text, err=True)) for study in with_claims}
+    claims = {study.name: replay_claims(layout, study, partial(_echo_about, study.name)) for study in with_claims}
     if as_json:
         records = [_claim_record(name, claim) for name, own in claims.items() for claim in own]
         print_json(records)
@@ -311,6 +338,10 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
         _print_claims(study, claims[study.name])
     if not with_claims:
         echo("No claims: none of these studies holds what an article says.", err=True)
+
+
+def _echo_about(study: str, text: str) -> None:
+    echo(f"{study}: {text}", err=True)
 
 
 def _print_claims(study: Study, claims: list[ClaimByRun]) -> None:
@@ -399,7 +430,7 @@ def _ci_report(layout: Layout, study: str, run: str) -> CiReport:
 
     name = study_name(layout, study)
     run = layout.resolve_run(name, run)
-    ensure_ingested(layout.run(name, run), lambda text: echo(text, err=True))
+    ensure_ingested(layout.run(name, run), lambda text: echo(f"{name}: {text}", err=True))
     try:
         policy = find_study(layout.studies, study).ci
     except StudyError:

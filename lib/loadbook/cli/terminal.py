@@ -121,6 +121,11 @@ def print_json(document: object) -> None:
     click.echo(clean(json.dumps(_without_nan(document), indent=1, ensure_ascii=False, allow_nan=False)))
 
 
+def json_line(document: object) -> str:
+    """Return a document of dictionaries, lists, texts and numbers as one line of JSON; NaN, infinity: null."""
+    return json.dumps(_without_nan(document), allow_nan=False)
+
+
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
@@ -406,7 +411,7 @@ def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
             yield
         except KeyboardInterrupt:
             echo(f"stopped; to resume with the next trial: {resume}", err=True)
-            _exit_if_threads_hang()
+            exit_if_threads_hang()
             raise
 
 
@@ -423,7 +428,7 @@ def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Itera
             signal.signal(number, handler)
 
 
-def _exit_if_threads_hang() -> None:
+def exit_if_threads_hang() -> None:
     """End the process if threads still wait for unresponsive hosts; all results have been recorded before."""
     deadline = clock.monotonic() + THREADS_S
     for thread in threading.enumerate():

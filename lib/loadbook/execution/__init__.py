@@ -7,6 +7,7 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `progress`: events of a run, and waiting for hosts that another run uses
 - `placement`: services of a run on its hosts, with their ports; names of an attempt's jobs
 - `studies`: finding a study by its name, checking it against services and tools, and its plan against the hosts file
+- `estimates`: changes so far of a run that is under way
 - `select`: the run that a command resumes, extends or starts; added blocks; interim analyses
 - `power`: noise recorded on the hosts, and the smallest differences that a plan can detect
 - `load`: load jobs on the drivers, and the trial's status from their outputs

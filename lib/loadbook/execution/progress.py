@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from loadbook.core import clock
 from loadbook.core.errors import HostError
@@ -21,6 +21,8 @@ from loadbook.hosts.remote import connect
 from loadbook.study.plan import PlannedTrial
 
 Kind = Literal["note", "trial-started", "phase", "trial-ended"]
+KINDS = get_args(Kind)
+EVENTS_FORMAT = 1  # of the lines of JSON that --events prints (docs/ci.md)
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,23 @@ class Progress:
     run: str | None = None
     phase_s: float | None = None
     beside: int = 0
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> Progress:
+        """Return the event of a line that --events printed."""
+        return cls(**{field.name: message[field.name] for field in fields(cls) if field.name in message})
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the fields of the line that --events prints: those that are not the default."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value != usual[name]}
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether this is the end of the last trial of a block."""
+        if self.kind != "trial-ended" or not (self.blocks and self.done):
+            return False
+        return self.done % max(1, self.total // self.blocks) == 0
 
     def line(self) -> str:
         """Return the event as one line of plain text."""

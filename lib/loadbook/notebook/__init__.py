@@ -4,6 +4,7 @@
 - `plots`: every figure of the reports for one run, and one in which a user can zoom (plotly)
 - `run`: a recorded run, ``lb.load``, and files of its trials
 - `studies`: the table of studies, ``lb.history``, and pickers (ipywidgets)
+- `detached`: a run in a process of its own, and its state
 - `live_run`: show a plan, run a study with live progress, ingest, show the state of a run
 
 This module also adds completion by the Tab key inside quotes: ``lb.load("`` lists studies, ``run.compare("`` metrics,

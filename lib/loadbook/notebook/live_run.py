@@ -1,8 +1,8 @@
 """Run a study from a notebook cell: show its plan, run it with live progress, ingest it, show its state.
 
-The run is a separate process (`batch.process`); one output of the cell, updated in place, shows its progress. A browser
-page opened while the cell is busy would not show it, so the cell ends, while the run continues, when the last page is
-closed or another one is opened. Executing the same cell again shows the run again.
+The run is a separate process (`notebook.detached`); one output of the cell, updated in place, shows its progress. A
+browser page opened while the cell is busy would not show it, so the cell ends, while the run continues, when the last
+page is closed or another one is opened. Executing the same cell again shows the run again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from markupsafe import Markup
 
-from loadbook.batch.process import DetachedRun, RunState, WorkerJob, find_detached_run, start_detached_run
 from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
@@ -27,6 +26,7 @@ from loadbook.execution.power import forecast_power, power_lines
 from loadbook.execution.studies import load_study, plan_study
 from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.compare import Displayable, styled
+from loadbook.notebook.detached import DetachedRun, RunState, find_detached_run, start_detached_run
 from loadbook.report.blocks import DONE_MIME, Block, note, note_block
 from loadbook.report.nodes import Column, HtmlOnly, Paragraph, Strong, Table
 from loadbook.store.ledger import is_run_complete
@@ -129,7 +129,7 @@ class RunProgress(Displayable):
     def _block(self) -> Block:
         """Return progress bar, progress line, numbers of failed trials, estimates so far, and the last notes."""
         state = self.state
-        rows = [[str(label), format_percent(change), str(blocks)] for label, change, blocks in state.estimates]
+        rows = [[one["label"], format_percent(one["change"]), str(one["blocks"])] for one in state.estimates]
         heads = (Column("So far, against its baseline"), Column("Change", True), Column("Blocks", True))
         table = Table("Running estimate", heads, rows[:MAX_ROWS]) if rows and not state.ended else None
         bad = ", ".join(f"{n} {status}" for status, n in state.not_ok.items())
@@ -159,14 +159,16 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
         pages = open_pages()
         while True:
             # in this order, so that the last state is read after the end of the process
-            alive, state = run.is_alive(), run.state() or RunState("")
+            alive, state = run.is_alive(), run.state()
             progress = RunProgress(state, clock.now())
             if progress.line != last_line:
                 show(progress)
                 last_line = progress.line
             if ended := state.ended:
-                if "run" in ended:
+                if ended["kind"] == "ran":
                     return str(ended["run"])
+                if ended["kind"] == "stopped":
+                    raise LoadbookError("stopped", "the same call goes on with the next trial")
                 raise ERRORS_BY_EXIT_CODE.get(ended["exit_code"], LoadbookError)(ended["error"], ended["hint"])
             if not alive:
                 message = f"the run's process ended without a word: {run.log_tail() or 'killed?'}"
@@ -180,7 +182,7 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
         if kernel_is_exiting():
             raise WatchingStoppedError from None
         run.stop()
-        show(RunProgress(run.state() or RunState(""), clock.now()))
+        show(RunProgress(run.state(), clock.now()))
         raise RunStoppedError from None
 
 
@@ -200,7 +202,7 @@ def display_updater() -> Callable[[RunProgress], None]:
         from IPython.display import display
 
         if get_ipython() is not None:
-            handle = display(RunProgress(RunState(""), clock.now()), display_id=True)
+            handle = display(RunProgress(RunState(), clock.now()), display_id=True)
             return handle.update
     return lambda progress: print(progress.line, file=sys.stderr, flush=True)
 
@@ -263,11 +265,9 @@ def run(
     if under_way is None:
         if done and not (new or resume) and is_run_complete(layout.run(name, done[-1])):
             return text_block(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
-        job = WorkerJob(
-            study, name, str(layout.root / hosts) if hosts else None, subset or None,
-            run=resume or None, new=new, state_folder=str(folder),
-        )  # fmt: skip
-        under_way = start_detached_run(layout, folder, job)
+        options = {"--hosts": hosts and layout.root / hosts, "--subset": subset, "--resume": resume}
+        words = [word for option, value in options.items() if value for word in (option, str(value))]
+        under_way = start_detached_run(layout, folder, [*words, *(["--new"] if new else []), "--", study])
     return text_block(f"Run {follow(under_way)} of {study} is complete.")
 
 

@@ -49,7 +49,10 @@ class OutputPaths:
 
 @dataclass
 class BuiltReport:
-    """Result of building one study's report: run, notebooks, summary for the index, pages, messages of failures."""
+    """Result of building one study's report: run, notebooks, summary for the index, pages, messages of failures.
+
+    `files`: notebook -> its page (None if the notebook failed) and the executed notebook, as far as there is one.
+    """
 
     study: str
     run: str
@@ -57,6 +60,7 @@ class BuiltReport:
     notebooks: tuple[str, ...] = ()
     pages: list[Path] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    files: dict[str, tuple[Path | None, Path | None]] = field(default_factory=dict)
 
 
 def build_report(
@@ -87,9 +91,9 @@ def build_report(
     unfinished = _unfinished_state(layout, study, interrupted or run)
     if unfinished and interrupted:
         why = f"run {interrupted} is not finished, so this is the report of run {run}"
-        on_message(f"{study}: {why}; next: {unfinished.resume}")
+        on_message(f"{why}; next: {unfinished.resume}")
     elif unfinished:
-        on_message(f"{study}: {unfinished.text}")
+        on_message(unfinished.text)
     plan = read_current_plan(paths)
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
@@ -105,6 +109,30 @@ def build_report(
         built.summary["interrupted"] = {"run": interrupted, "next": unfinished.resume}
     html.write_summary(layout.reports, built.summary)
     return built
+
+
+def build_report_to(
+    layout: Layout,
+    study: str,
+    run: str,
+    pairs: Sequence[str],
+    page: Path,
+    home: str,
+    on_message: OnMessage,
+    timeout_s: float | None = notebooks.TIMEOUT_S,
+    markdown: bool = False,
+) -> BuiltReport:
+    """Build a report with `page` as its first page, the other pages and the executed notebooks beside it.
+
+    `home` is the text of the link to index.html in the same folder; other arguments and errors as of `build_report`.
+    """
+    run, _ = select_run(layout, study, run)
+    names = read_current_plan(layout.run(study, run)).study.notebooks
+    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, names)), pairs)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with SharedKernel() as kernel:
+        place = OutputPaths(page.parent, page.stem, home=home, markdown=markdown)
+        return build_report_at(layout, study, run, values, place, on_message, timeout_s, kernel)
 
 
 def select_run(layout: Layout, study: str, run: str = "latest") -> tuple[str, str | None]:
@@ -214,7 +242,7 @@ def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
     from loadbook.ingestion.ingest import ingest
 
     reason = f", as {', '.join(edited)} changed since the last ingest" if edited else ""
-    on_message(f"{paths.raw.parent.name}: ingesting run {paths.raw.name}{reason}")
+    on_message(f"ingesting run {paths.raw.name}{reason}")
     ingest(paths)
 
 
@@ -236,7 +264,7 @@ def _build_page(
 ) -> None:
     study, names = built.study, plan.study.notebooks
     page, out = place.page_path(name, name == names[0]), place.executed_path(name, name == names[0])
-    on_message(f"{study}: notebook {name}")
+    on_message(f"notebook {name}")
     try:
         summary = notebooks.execute_notebook(layout, name, given, out, timeout_s, kernel)
         breadcrumbs = page_breadcrumbs(study, plan, built.run, name, place)
@@ -245,9 +273,12 @@ def _build_page(
             html.export_markdown(out, page.with_suffix(".md"))
     except LoadbookError as error:
         built.failed.append(error.message)
-        on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        partial = notebooks.failed_notebook_path(out)
+        built.files[name] = None, partial if partial.is_file() else None
+        on_message(error.message + (f" ({error.hint})" if error.hint else ""))
         return
-    on_message(f"{study}: page {page}")
+    on_message(f"page {page}")
+    built.files[name] = page, out
     built.pages += [page, page.with_suffix(".md")] if place.markdown else [page]
     if name == names[0]:
         built.summary |= {**summary, "page": page.name}
@@ -289,7 +320,7 @@ def build_history_page(
         return [], []
     page = _history_page_path(study, layout.reports)
     out = layout.run(study, runs[-1]).processed / f"notebooks/{HISTORY_NOTEBOOK}.ipynb"
-    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {pluralize(len(runs), 'run')}")
+    on_message(f"notebook {HISTORY_NOTEBOOK}, {pluralize(len(runs), 'run')}")
     breadcrumbs = [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
     try:
         notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s, kernel)

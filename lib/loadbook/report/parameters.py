@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import json
 import keyword
 import sys
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,12 @@ def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, 
     return given
 
 
+def format_pairs(values: Mapping[str, Any]) -> list[str]:
+    """Return values of parameters as the ``name=value`` texts that `parse_pairs` converts to them."""
+    texts = {name: json.dumps(v) if isinstance(v, bool | list) else str(v) for name, v in values.items()}
+    return [f"{name}={text}" for name, text in texts.items()]
+
+
 def check_parameters() -> None:
     """Check, inside a notebook, the parameters that papermill injected; do nothing without papermill.
 
@@ -110,9 +117,9 @@ def _type_name(default: Any) -> str:
 def _convert_text(default: Any, text: str) -> Any:
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)
-    if isinstance(default, list):
+    if isinstance(default, list) and not text.startswith("["):
         return [part for part in text.split(",") if part]
     try:
-        return type(default)(text)
+        return json.loads(text) if isinstance(default, list) else type(default)(text)
     except ValueError:
         return text

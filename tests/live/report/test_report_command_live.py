@@ -68,4 +68,4 @@ def test_report_command_rebuilds_tables_older_than_raw_data(layout, monkeypatch)
     os.utime(paths.trials, (later, later))
     ensure_ingested(paths, said.append)
     assert ingested == [paths]
-    assert said == ["quick: ingesting run 20261120T101500"]
+    assert said == ["ingesting run 20261120T101500"]

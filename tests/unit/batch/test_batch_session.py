@@ -13,8 +13,8 @@ from hostile_texts import CORPUS
 from loadbook.batch import index
 from loadbook.batch.file import Batch
 from loadbook.batch.jobs import BatchJob, BatchRun, ReportJob, read_batch_run, start_batch_run
-from loadbook.batch.process import WorkerJob, WorkerProcess
 from loadbook.batch.scheduler import BatchOptions, BatchSession
+from loadbook.batch.worker import Worker, WorkerJob
 from loadbook.core.errors import DataError, UsageError
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
@@ -43,35 +43,31 @@ def work(study: str, *names: str, more: int | None = None) -> BatchJob:
 
 
 def reported(name: str, summary: Said | None = None, failures: tuple[str, ...] = ()) -> list[Said]:
-    pages = [{"notebook": "config_effects", "page": f"{name}.html", "executed": f"{name}.ipynb"}]
-    last = {"kind": "reported", "name": name, "took_s": 3.0, "summary": summary or GOOD, "pages": pages}
-    return [{"kind": "report", "name": name}, last | {"failures": list(failures)}]
+    files = {"config_effects": [f"/reports/{name}.html", f"/reports/{name}.ipynb"]}
+    last = {"kind": "reported", "took_s": 3.0, "summary": summary or GOOD, "files": files}
+    return [{"kind": "report", "name": name}, last | {"failed": list(failures)}]
 
 
 def ran(run: str) -> list[Said]:
     note = {"kind": "note", "message": f"new run {run}", "run": run}
     trial = {"kind": "trial-ended", "message": "ok", "trial": "t0001", "done": 1, "total": 4, "remaining_s": 5.0}
-    events = [{"kind": "event", "event": event} for event in (note, trial)]
-    return [*events, {"kind": "ran", "run": run, "took_s": 7.0}]
+    return [{"kind": "started", "format": 1}, note, trial, {"kind": "ran", "run": run, "took_s": 7.0}]
 
 
-FAILED = {"kind": "failed", "reason": "host web: no way there", "next": "loadbook doctor", "exit_code": 3}
+FAILED = {"kind": "failed", "error": "host web: no way there", "hint": "loadbook doctor", "exit_code": 3}
 
 
-class Script(WorkerProcess):
-    """A worker that says what stands in a script, and ends with a code."""
+class Script(Worker):
+    """A worker that yields the messages of a script, and ends with a code."""
 
     def __init__(self, said: list[Said], code: int) -> None:
-        self.said, self.code = said, code
+        self.said, self.exit_code = said, code
 
     def messages(self) -> Iterator[Said]:
         yield from self.said
 
     def stop(self) -> None:
-        self.code = 130
-
-    def wait(self) -> int:
-        return self.code
+        self.exit_code = 130
 
 
 class Stage:
@@ -159,13 +155,13 @@ def test_batch_failure_is_shown_as_a_row_and_other_entries_continue(stage):
 
 
 def test_batch_failed_run_fails_its_reports(stage):
-    stage.scripts["a"] = ([*ran("r")[:1], FAILED], 0)
+    stage.scripts["a"] = ([*ran("r")[:2], FAILED], 0)
     done = stage.sit([work("a", "x", "y")])
     assert (states(done), done.entries[0].run) == ({"x": "failed", "y": "failed"}, None)
-    stage.scripts["a"] = ([*ran("r"), {"kind": "report", "name": "x"}, FAILED | {"name": "x"}, *reported("y")], 0)
+    stage.scripts["a"] = ([*ran("r"), {"kind": "report", "name": "x"}, FAILED, *reported("y")], 0)
     done = stage.sit([work("a", "x", "y")], new=True)
     assert states(done) == {"x": "failed", "y": "done"}
-    assert [(row.exit_code, row.reason) for row in done.entries] == [(3, FAILED["reason"]), (0, None)]
+    assert [(row.exit_code, row.reason) for row in done.entries] == [(3, FAILED["error"]), (0, None)]
 
 
 @pytest.mark.parametrize(("code", "said"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
@@ -243,7 +239,7 @@ def test_batch_failed_report_is_repeated_without_a_new_run(stage):
     stage.layout.run("a", "run-a").plan_json.parent.mkdir(parents=True)
     stage.layout.run("a", "run-a").plan_json.touch()
     adding = {"kind": "adding", "run": "run-a", "blocks_after": 12}
-    stage.scripts["a"] = ([adding, *ran("run-a"), {"kind": "report", "name": "a"}, FAILED | {"name": "a"}], 0)
+    stage.scripts["a"] = ([adding, *ran("run-a"), {"kind": "report", "name": "a"}, FAILED], 0)
     works = [work("a", more=4)]
     stage.sit(works)
     stage.sit(works, failed=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from loadbook.batch.jobs import BatchJob, ReportJob
-from loadbook.batch.process import WorkerProcess
 from loadbook.batch.scheduler import Scheduler, next_startable, timetable
+from loadbook.batch.worker import Worker
 
 
 def work(study: str, *machines: str, here: bool = False, run_s: float = 60.0) -> BatchJob:
@@ -40,11 +40,11 @@ def bar_each_other(one: BatchJob, other: BatchJob) -> bool:
     return bool(one.machines & other.machines)
 
 
-class Fake(WorkerProcess):
+class Fake(Worker):
     """A worker that says what it is given once it is let go, and ends."""
 
     def __init__(self, said: list[dict[str, Any]], code: int = 0) -> None:
-        self.said, self.code, self.go, self.stops = said, code, threading.Event(), 0
+        self.said, self.exit_code, self.go, self.stops = said, code, threading.Event(), 0
 
     def messages(self) -> Iterator[dict[str, Any]]:
         self.go.wait()
@@ -52,17 +52,14 @@ class Fake(WorkerProcess):
 
     def stop(self) -> None:
         self.stops += 1
-        self.code = 130
+        self.exit_code = 130
         self.go.set()
-
-    def wait(self) -> int:
-        return self.code
 
 
 class LettingGo(queue.SimpleQueue[Any]):
     """The scheduler's messages: when it waits for one, nothing else can begin, and the oldest worker is let go."""
 
-    def __init__(self, active: dict[int, tuple[BatchJob, WorkerProcess]]) -> None:
+    def __init__(self, active: dict[int, tuple[BatchJob, Worker]]) -> None:
         self.active = active
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:

@@ -1,15 +1,14 @@
 """A run from a cell: one output updated in place, however many trials; a process that outlives its kernel."""
 
-import os
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 
-from loadbook.batch import process
-from loadbook.batch.process import DetachedRun, StateFile, WorkerJob
+from loadbook.core import clock
+from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.execution.progress import Progress
-from loadbook.notebook import live_run
-from loadbook.store.paths import Layout
+from loadbook.notebook import detached, live_run
+from loadbook.notebook.detached import DetachedRun, RunState
 
 
 def events(total=120, blocks=30):
@@ -24,28 +23,25 @@ def events(total=120, blocks=30):
 class ScriptedRun(DetachedRun):
     """A run that takes in one event of a script each time that its state is read."""
 
-    def __init__(self, state_file, script):
-        super().__init__(state_file.folder, os.getpid())
-        self.state_file, self.script = state_file, script
+    def __init__(self, script):
+        self.script, self.now = script, RunState()
 
     def state(self):
         event = next(self.script, None)
-        if event is None:
-            self.state_file("ran", run="r1")
-        else:
-            self.state_file("event", event=asdict(event))
-        return super().state()
+        message = event.to_message() if event else {"kind": "ran", "run": "r1"}
+        self.now.update(message | {"at": clock.now()})
+        if event and event.ends_block:
+            self.now.update({"kind": "estimates", "estimates": [{"label": "again", "change": 0.012, "blocks": 3}]})
+        return replace(self.now)
 
     def is_alive(self):
         return True
 
 
 @pytest.fixture
-def scripted(tmp_path, monkeypatch):
+def scripted(monkeypatch):
     monkeypatch.setattr(live_run, "REFRESH_S", 0)
-    monkeypatch.setattr(process, "running_estimates", lambda layout, study, run: [["plain again", 0.012, 3]])
-    (tmp_path / "raw").mkdir()
-    return ScriptedRun(StateFile(Layout(tmp_path), tmp_path / "raw", WorkerJob("s", "s")), events())
+    return ScriptedRun(events())
 
 
 def test_progress_has_block_trial_time_left_and_estimate(scripted):
@@ -53,7 +49,7 @@ def test_progress_has_block_trial_time_left_and_estimate(scripted):
     assert live_run.follow(scripted, seen.append) == "r1"
     middle = repr(seen[100])
     assert "block 13 of 30" in middle and "of 120 trials done" in middle and "left" in middle
-    assert "plain again" in middle and "+1.2" in middle and "Peeking decides nothing" in middle and "1 lost" in middle
+    assert "again" in middle and "+1.2" in middle and "Peeking decides nothing" in middle and "1 lost" in middle
     last = repr(seen[-1])
     assert "120 of 120 trials" in last and "complete" in last and "Peeking" not in last
     assert all(len(card._repr_html_()) < 20_000 for card in seen)
@@ -104,19 +100,18 @@ def test_cell_ends_and_run_goes_on_when_its_page_is_closed_or_opened_again(scrip
 
 
 def test_error_of_a_run_whose_process_died_has_the_end_of_its_log(tmp_path, monkeypatch):
-    state = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s")).state
-    (tmp_path / process.LOG_FILE).write_text("Traceback\nMemoryError\n")
-    found = DetachedRun(tmp_path, state.pid)
+    (tmp_path / detached.LOG_FILE).write_text("Traceback\nMemoryError\n")
     monkeypatch.setattr(DetachedRun, "is_alive", lambda self: False)
     with pytest.raises(Exception, match="without a word: Traceback\nMemoryError"):
-        live_run.follow(found, lambda now: None)
+        live_run.follow(DetachedRun(tmp_path, 1), lambda now: None)
 
 
-def test_process_with_a_reused_id_is_not_taken_for_the_run(tmp_path):
-    state_file = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s"))
-    assert process.find_detached_run(tmp_path).pid == os.getpid()
-    state_file.state.process_start += 1
-    state_file.write()
-    assert process.find_detached_run(tmp_path) is None
-    (tmp_path / process.STATE_FILE).write_text("torn {")
-    assert process.find_detached_run(tmp_path) is None
+def test_error_of_a_run_is_raised_as_what_it_was(monkeypatch):
+    failed = {"kind": "failed", "error": "no host", "hint": "look", "exit_code": 2, "at": 1.0}
+    for message, kind in ((failed, UsageError), ({"kind": "stopped", "at": 1.0}, LoadbookError)):
+        run = ScriptedRun(iter(()))
+        run.now.update(message)
+        monkeypatch.setattr(run, "state", lambda run=run: run.now)
+        with pytest.raises(kind) as caught:
+            live_run.follow(run, lambda now: None)
+        assert caught.value.hint

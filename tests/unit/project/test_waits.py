@@ -48,7 +48,6 @@ ALLOWED = {
     ("hosts/http.py", "self._channel.recv"): CHANNEL,
     ("hosts/http.py", "self._channel.sendall"): CHANNEL,
     ("hosts/http.py", "stream.sendall"): CHANNEL,
-    ("batch/scheduler.py", "worker.wait"): "a worker that has reported everything ends within a minute",
     ("batch/site.py", "as_completed"): "every cell of a notebook has its limit",
     ("batch/site.py", "done.result"): "it is done",
     ("request_logs/jtl_csv.py", "ready.result"): BOUNDED,

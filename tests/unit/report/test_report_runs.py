@@ -76,11 +76,11 @@ def test_report_of_an_interrupted_run_first_says_how_far_it_is_and_which_command
     monkeypatch.setattr(build, "build_history_page", lambda *_: messages.append("history") or ([], []))
     interrupt(two_runs, NEW)
     build.build_report(two_runs, "quick", NEW, (), messages.append)
-    assert messages == [f"quick: interrupted at block 5 of 6; `{RESUME}` goes on", "history"]
+    assert messages == [f"interrupted at block 5 of 6; `{RESUME}` goes on", "history"]
     messages.clear()
     with hold_study_lock(two_runs.study_raw("quick")):
         build.build_report(two_runs, "quick", NEW, (), messages.append)
-    assert messages[0] == "quick: still going on, at block 5 of 6"
+    assert messages[0] == "still going on, at block 5 of 6"
 
 
 def test_headline_of_an_interrupted_run_without_comparison_says_how_far_it_is(two_runs):

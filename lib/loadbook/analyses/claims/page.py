@@ -191,7 +191,7 @@ def _runs_newest_first(layout: Layout, study: str, on_message: OnMessage) -> Ite
             ensure_ingested(layout.run(study, run), on_message)
             yield load_run(layout, study, run)
         except LoadbookError as error:
-            on_message(f"{study}: run {run} is passed over: {error.message}")
+            on_message(f"run {run} is passed over: {error.message}")
 
 
 def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[ClaimResult]:

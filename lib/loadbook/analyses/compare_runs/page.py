@@ -325,7 +325,7 @@ def build_comparison(
     built = BuiltReport(study, newer, own)
     page = layout.reports / f"{study}-{newer}-against-{older}.html"
     out = layout.run(study, newer).processed / "notebooks" / f"{NOTEBOOK}-{older}.ipynb"
-    on_message(f"{study}: notebook {NOTEBOOK}")
+    on_message(f"notebook {NOTEBOOK}")
     try:
         summary = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
         first = layout.reports / f"{study}.html"
@@ -336,7 +336,7 @@ def build_comparison(
         html.export_html(out, page, f"{newer} against {older} · {study}", breadcrumbs)
     except LoadbookError as error:
         built.failed.append(error.message)
-        on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        on_message(error.message + (f" ({error.hint})" if error.hint else ""))
         return built
     built.pages.append(page)
     built.summary |= summary
@@ -361,4 +361,4 @@ def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], 
                 executed, page, f"{plan.study.question} · {study}", page_breadcrumbs(study, plan, run, name, place)
             )
     except (LoadbookError, LookupError, TypeError) as error:  # for example, the run was deleted
-        on_message(f"{study}: its own page has no link to this one: {error}")
+        on_message(f"its own page has no link to this one: {error}")

@@ -141,7 +141,8 @@ def test_batch_with_failed_ci_policy_exits_with_1(layout):
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(one) for thread in threads for one in thread.read_text().split()]
 
 
 def alive(pid: int) -> bool:

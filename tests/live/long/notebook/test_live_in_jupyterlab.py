@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from chromium import BINARY, Chrome
 from jupyterlab_session import Notebook, served
-from loadbook.batch import process
+from loadbook.notebook import detached
 from recorded_run import STUDY
 from replayable_project import playable
 from waiting import wait_until
@@ -46,9 +46,15 @@ def chrome(tmp_path):
         yield browser
 
 
+def last_run(layout):
+    folder = layout.study_raw(STUDY)
+    started = [path.read_text().partition("\n")[0] for path in [folder / detached.EVENTS_FILE] if path.is_file()]
+    return detached.DetachedRun(folder, json.loads(started[0])["pid"] if started and started[0] else 0)
+
+
 def done(layout):
-    state = process.read_state(layout.study_raw(STUDY))
-    return state.event.done if state and state.event else 0
+    event = last_run(layout).state().event
+    return event.done if event else 0
 
 
 def reached(layout, number):
@@ -58,7 +64,7 @@ def reached(layout, number):
 @contextmanager
 def halted(layout):
     """Hold the run still, so that what is seen of it meanwhile is not over when it is looked at."""
-    pid = process.read_state(layout.study_raw(STUDY)).pid
+    pid = last_run(layout).pid
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -141,7 +147,7 @@ def test_run_is_stopped_by_an_interrupt_and_resumed_by_the_cell(project, lab, ch
     book = begun(chrome, lab, project)
     book.command("notebook:interrupt-kernel")
     found = book.until(lambda now: "Run this cell again" in text(now) and now["idle"], 90)
-    assert process.find_detached_run(project.study_raw(STUDY)) is None
+    assert detached.find_detached_run(project.study_raw(STUDY)) is None
     assert 0 < done(project) < 32, text(found)
     book.command("notebook:run-all-cells")
     to_its_end(book, project)

@@ -7,8 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 import loadbook as lb
-from loadbook.batch import process
-from loadbook.batch.process import WorkerJob
+from loadbook.notebook import detached
 from recorded_run import STUDY, run_of
 from replayable_project import longer, playable
 from waiting import PATIENCE_S, wait_until
@@ -27,14 +26,13 @@ def book(layout, hosts):
 
 
 def start(layout, hosts):
-    folder = layout.study_raw(STUDY)
-    job = WorkerJob(STUDY, STUDY, str(layout.root / hosts), new=False, state_folder=str(folder))
-    return process.start_detached_run(layout, folder, job)
+    words = ["--hosts", str(layout.root / hosts), "--", STUDY]
+    return detached.start_detached_run(layout, layout.study_raw(STUDY), words)
 
 
 def trials_done(run):
-    state = run.state()
-    return state.event.done if state and state.event else 0
+    event = run.state().event
+    return event.done if event else 0
 
 
 def executed(layout, made):
@@ -59,8 +57,8 @@ def test_run_outlives_its_starter_and_the_same_call_shows_it_again(project, monk
     monkeypatch.chdir(layout.root)
     first = start(layout, hosts)
     assert os.getsid(first.pid) == first.pid != os.getsid(0)
-    wait_until(first.state)
-    again = process.find_detached_run(layout.study_raw(STUDY))
+    wait_until(lambda: first.state().process_start)
+    again = detached.find_detached_run(layout.study_raw(STUDY))
     assert again is not None and again.pid == first.pid and again.process is None
     assert "is complete" in lb.run(STUDY, hosts=hosts, execute=True).text
     assert "32 of 32 trials" in capsys.readouterr().err

@@ -1,0 +1,5 @@
+"""`python -m loadbook` is the command `loadbook`."""
+
+from loadbook.cli import main
+
+main()

@@ -1,0 +1,31 @@
+"""Commands of loadbook as processes whose events are read: `loadbook run --events`, `loadbook report --events`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from loadbook.store.paths import Layout
+
+Message = dict[str, Any]
+
+
+def start_command(layout: Layout, arguments: Sequence[str], **streams: Any) -> subprocess.Popen[str]:
+    """Start `loadbook ARGUMENTS --events` in a session of its own, so that Ctrl-C on our terminal does not reach it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "loadbook", arguments[0], "--events", *arguments[1:]], text=True, start_new_session=True,
+        cwd=layout.root, env=os.environ | {"LOADBOOK_HOME": str(layout.root)}, **streams,
+    )  # fmt: skip
+
+
+def parse_messages(lines: Iterable[str]) -> Iterator[Message]:
+    """Yield the messages in lines that a command printed; the incomplete line of a killed one is left out."""
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            if isinstance(message := json.loads(line), dict):
+                yield message
