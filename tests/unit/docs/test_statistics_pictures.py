@@ -1,4 +1,4 @@
-"""The pictures of README.md, docs/statistics.md and docs/capacity.md: drawn by the code, as the text says."""
+"""The pictures of docs/statistics.md, interleaving.md and capacity.md: drawn by the code, as the text says."""
 
 from pathlib import Path
 
@@ -10,8 +10,10 @@ from loadbook.stats.verdict import decide_verdict
 
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = (DOCS / "statistics.md").read_text()
-README = (DOCS.parent / "README.md").read_text().replace("docs/pictures", "pictures")
-PAGES = {"one-search": (DOCS / "capacity.md").read_text(), "turns": README}  # those of other pages
+PAGES = {
+    "one-search": (DOCS / "capacity.md").read_text(),
+    "turns": (DOCS / "interleaving.md").read_text(),
+}  # those of other pages
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
