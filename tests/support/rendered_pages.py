@@ -20,4 +20,4 @@ def page_html(page: Any) -> str:
             shown = getattr(page, last.removeprefix("page.").removesuffix("()"))()
             data = new_output("execute_result", data=shown._repr_mimebundle_())
             book.cells[k] = new_code_cell(cell.source, outputs=[data])
-    return html.to_html(book, page.data.study.question, [("All studies", "index.html")])
+    return html.to_html(book, page.run_data.study.question, [("All studies", "index.html")])

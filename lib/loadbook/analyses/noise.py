@@ -334,21 +334,21 @@ class NoisePage(Page):
     @cached_property
     def record(self) -> NoiseRecord | None:
         """The noise record of all trials of the baseline's configuration: baseline and A/A arms; None if too few."""
-        trials = trials_of_arms(self.values, aa_arms(self.data.study))
+        trials = trials_of_arms(self.values, aa_arms(self.run_data.study))
         return compute_noise_record(trials, self.metric, self.analysis.margin)
 
     @cached_property
     def trial_s(self) -> float:
         """Median duration of a trial in seconds, including all of its phases."""
-        return float(np.median(self.data.trials["duration_s"].dropna()))
+        return float(np.median(self.run_data.trials["duration_s"].dropna()))
 
     @cached_property
     def _source_sentences(self) -> list[str]:
         """The sizes of the sources of noise, and the advice that follows; empty if they are not known."""
-        if self.data.samples is None or get_metric(self.metric).kind != "rate":
+        if self.run_data.samples is None or get_metric(self.metric).kind != "rate":
             return []
-        alike = aa_arms(self.data.study)
-        return stats_of(self.data.study).noise_sentences(self.data.samples, self.values, alike, self.trial_s)
+        alike = aa_arms(self.run_data.study)
+        return stats_of(self.run_data.study).noise_sentences(self.run_data.samples, self.values, alike, self.trial_s)
 
     def answer(self) -> Block:
         """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""
@@ -383,14 +383,14 @@ class NoisePage(Page):
 
     def every_load(self) -> Block:
         """Show the noise of each load recorded on these hosts, in this run and in others."""
-        table = noise_by_load_table(self.data)
+        table = noise_by_load_table(self.run_data)
         return Block(table) if table.rows else note_block("No load has ten trials yet.")
 
     def summary(self) -> dict[str, Any]:
         """Return the headline and the rate of false alarms for the index page and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
-        doubts = len(sections.doubt_messages(self.data))
-        command = self.data.run_record.run_command
+        doubts = len(sections.doubt_messages(self.run_data))
+        command = self.run_data.run_record.run_command
         step = f"more trials: {command} --blocks {2 * MIN_PAIRS}" if self.record is None else ""
         return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts, "next": step}
 

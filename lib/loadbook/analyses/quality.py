@@ -61,7 +61,8 @@ class QualityPage(Page):
 
     def answer(self) -> Block:
         """Show the number of valid trials, the harness checks, and the number of doubts."""
-        number, cells = sections.trial_counts(self.data), checks.harness_checks(self.data, self.analysis, self.notes)
+        number = sections.trial_counts(self.run_data)
+        cells = checks.harness_checks(self.run_data, self.analysis, self.notes)
         aa_arm, control = (self._check_word(kind) for kind in CHECK_SHORT_NAMES)
         counts = f"{number['valid']} of {number['planned']} trials count"
         headline = f"{counts}; A/A arm {aa_arm}, control {control}."
@@ -94,14 +95,14 @@ class QualityPage(Page):
 
     def within(self) -> Block:
         """Show whether rates were steady within trials, and the rates without the warm-up."""
-        text = checks.stationarity_note(self.data)
-        if checks.STATIONARITY_METRIC not in set(self.data.samples["metric"]):
+        text = checks.stationarity_note(self.run_data)
+        if checks.STATIONARITY_METRIC not in set(self.run_data.samples["metric"]):
             return note_block(text)
-        return Block(Paragraph(text), checks.stationarity_table(self.data, self.labels))
+        return Block(Paragraph(text), checks.stationarity_table(self.run_data, self.labels))
 
     def unread(self) -> Block:
         """Show every problem of reading or checking the data, with trial, host, file and line."""
-        problems = self.data.problems
+        problems = self.run_data.problems
         if problems.empty:
             return empty_section("Everything was read, and no validity rule has a hit.")
         rows = []
@@ -116,7 +117,7 @@ class QualityPage(Page):
     def phases(self) -> Block:
         """Show the shortest, median and longest time of each phase over all recorded trials."""
         took: dict[str, list[float]] = {}
-        for path in sorted(self.data.paths.trials.glob("*/trial.json")):
+        for path in sorted(self.run_data.paths.trials.glob("*/trial.json")):
             for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
                 took.setdefault(phase, []).append(time_s)
         if not took:

@@ -174,12 +174,12 @@ class ResourcesPage(Page):
     @cached_property
     def hosts(self) -> dict[str, RecordedHost]:
         """All monitored hosts: those of the run, and machines whose host metrics were added later."""
-        return saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
+        return saturation.hosts_with_traces(self.run_data.traces, self.run_data.run_record.hosts)
 
     @cached_property
     def resource_usage(self) -> pd.DataFrame:
         """The use of each resource by treatment and host, as a table."""
-        return saturation.saturation_of_run(self.data)
+        return saturation.saturation_of_run(self.run_data)
 
     def answer(self) -> Block:
         """Show the saturated resources and whether the driver was saturated, one line per resource."""
@@ -187,12 +187,12 @@ class ResourcesPage(Page):
         return Block(answer_box(self._headline(), BulletList(lines, bullet="") if lines else None))
 
     def _headline(self) -> str:
-        return headline(self.resource_usage) if len(self.data.traces) else self._no_traces_text()
+        return headline(self.resource_usage) if len(self.run_data.traces) else self._no_traces_text()
 
     def _no_traces_text(self) -> str:
-        if not self.data.study.monitors.sources:
+        if not self.run_data.study.monitors.sources:
             return f"{NO_TRACES} The study asks for none (monitors.sources)."
-        files = "It was imported; files" if self.data.run_record.imported else "Files"
+        files = "It was imported; files" if self.run_data.run_record.imported else "Files"
         return f"{NO_TRACES} {files} of sysstat, munin or Prometheus can be added: loadbook traces."
 
     def saturation(self) -> Block:
@@ -227,31 +227,31 @@ class ResourcesPage(Page):
 
     def blocks(self) -> Block:
         """Show the host metrics of the run's middle block on one time axis; a click opens the first and last block."""
-        if not HostMetricsFigure.has_data(self.data.traces):
+        if not HostMetricsFigure.has_data(self.run_data.traces):
             return note_block(NO_TRACES)
-        middle = median_block(self.data.trials)
-        others = [b for b in sorted({int(b) for b in self.data.trials["block"]}) if b != middle]
+        middle = median_block(self.run_data.trials)
+        others = [b for b in sorted({int(b) for b in self.run_data.trials["block"]}) if b != middle]
         ends = sorted({others[0], others[-1]}) if others else []
-        first, *rest = (Picture(HostMetricsFigure.from_run(self.data, number)) for number in (middle, *ends))
+        first, *rest = (Picture(HostMetricsFigure.from_run(self.run_data, number)) for number in (middle, *ends))
         return Block(first, HtmlOnly(Details("The first and the last block", *rest)) if rest else None)
 
     def all_trials(self) -> Block:
         """Show the host metrics of all trials over one another, by the time since their measurement began."""
-        if not HostMetricsFigure.has_data(self.data.traces):
+        if not HostMetricsFigure.has_data(self.run_data.traces):
             return empty_section(NO_TRACES)
-        return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.data))))
+        return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.run_data))))
 
     def cores(self) -> Block:
         """Show each core and each process of every host during the middle block."""
-        hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
+        hosts = CoresFigure.hosts_with_cores(self.run_data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor reported single cores or processes.")
-        first, *rest = (Picture(CoresFigure.from_run(self.data, host=alias)) for alias in hosts)
+        first, *rest = (Picture(CoresFigure.from_run(self.run_data, host=alias)) for alias in hosts)
         return Block(first, Details("The other hosts", *rest) if rest else None)
 
     def memory(self) -> Block:
         """Show the highest use of memory, and the smallest common memory size that suffices."""
-        used, traces = self.resource_usage[self.resource_usage["resource"] == "memory"], self.data.traces
+        used, traces = self.resource_usage[self.resource_usage["resource"] == "memory"], self.run_data.traces
         together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
         watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
         columns = [Column("Host"), Column("Installed", True), Column("In use, at most", True),
@@ -276,7 +276,7 @@ class ResourcesPage(Page):
         """Show each source of host metrics: metrics, sampling interval, problems, agreement with other sources."""
         columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
                    Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
-        traces, problems = self.data.traces, self.data.problems
+        traces, problems = self.run_data.traces, self.run_data.problems
         noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
         rows = []
         for (host, source), own in traces.groupby(["host", "source"], sort=True):
@@ -292,7 +292,7 @@ class ResourcesPage(Page):
             rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
         if not rows:
             return note_block(self._no_traces_text())
-        agreement = source_agreement(traces, self.data.trials, measured_windows_s(self.data))
+        agreement = source_agreement(traces, self.run_data.trials, measured_windows_s(self.run_data))
         return Block(Paragraph(agreement), Table("Sources", columns, [[*map(str, row)] for row in rows]))
 
     def summary(self) -> dict[str, Any]:

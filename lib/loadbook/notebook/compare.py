@@ -209,8 +209,9 @@ class Verdicts(Displayable):
     @property
     def frame(self) -> pd.DataFrame:
         """The numbers, not rounded, as a pandas DataFrame; change and bounds are ratios minus 1."""
-        rows = [({self.by: group} if self.by else {}) | _numbers(row) for group, row in self._rows()]
-        return pd.DataFrame(rows)
+        frames = {group: verdicts.verdict_frame(analysis) for group, analysis in self.groups.items()}
+        by = {self.by: [group for group, frame in frames.items() for _ in range(len(frame))]} if self.by else {}
+        return pd.concat(frames.values(), ignore_index=True).assign(**by)[[*by, *next(iter(frames.values())).columns]]
 
     @property
     def sentences(self) -> list[str]:
@@ -240,20 +241,6 @@ class Verdicts(Displayable):
             parts.append(Group(Paragraph(Strong(headline)), table, lines_list(invalid) if invalid else None))
         text = REQUESTED_NOTE.format(changed="; ".join(self.changed)) if self.changed else DECLARED_NOTE
         return Block(*parts, note(text))
-
-
-def _numbers(row: AnalysisRow) -> dict[str, Any]:
-    verdict = row.verdict
-    comparison = verdict.comparison if verdict else None
-    low, high = (comparison.ci95 if comparison else None) or (None, None)
-    return {
-        "treatment": row.treatment, "kind": row.kind, "verdict": verdict.kind if verdict else None,
-        "against": comparison.baseline if comparison else None,
-        "change": comparison.effect if comparison else None, "low": low, "high": high,
-        "p": comparison.p if comparison else None, "p_adjusted": comparison.p_adjusted if comparison else None,
-        "blocks": comparison.blocks if comparison else None, "level": row.median,
-        "trials": row.trials, "valid_trials": row.valid_trials, "reason": verdict.reason if verdict else None,
-    }  # fmt: skip
 
 
 @dataclass(frozen=True)

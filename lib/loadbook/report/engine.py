@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadbook.report.ipynb import import_nbformat
+from loadbook.report.ipynb import NOTEBOOK_ONLY_TAG, import_nbformat
 
 nbformat = import_nbformat()
 
@@ -46,8 +46,12 @@ class SharedKernelEngine(Engine):
         extra_arguments: list[str],
         **_: Any,
     ) -> None:
-        """Execute all cells; if the kernel dies or a cell times out, add the error to it: NotebookInterruptedError."""
+        """Execute the cells of the page; if the kernel dies or a cell times out, it has the error at its end.
+
+        NotebookInterruptedError is then raised. Cells that are no part of the page are for a reader in JupyterLab.
+        """
         options = {"kernel_name": kernel_name, "timeout": execution_timeout, "extra_arguments": extra_arguments}
+        options["skip_cells_with_tag"] = NOTEBOOK_ONLY_TAG
         try:
             kernel.execute(PapermillNotebookClient(nb_man, startup_timeout=START_TIMEOUT_S, log=logger, **options))
         except Exception as error:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from loadbook.core.errors import DataError, ReportError
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
-from loadbook.report.ipynb import import_nbformat, read_notebook
+from loadbook.report.ipynb import NOTEBOOK_ONLY_TAG, import_nbformat, read_notebook
 from loadbook.report.nodes import clean
 from loadbook.report.palette import TEMPLATES_DIR, notebook_style, page_stylesheet
 from loadbook.store.atomic import write_atomic
@@ -27,7 +27,6 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
 )
 MAX_PAGE_BYTES = 3_000_000
-NOTEBOOK_ONLY_TAG = "notebook-only"
 _ACTIVE_ELEMENTS = (
     "script", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base", "form", "input", "button",
     "svg", "math", "video", "audio", "template", "noscript", "xmp", "plaintext", "textarea",

@@ -14,6 +14,8 @@ from typing import Any
 from loadbook.core.errors import ReportError
 
 _GRAMMARS = "rfc3987_syntax"
+# cells with this tag are for a reader in JupyterLab: they are neither executed for a page nor shown on it
+NOTEBOOK_ONLY_TAG = "notebook-only"
 
 
 def import_nbformat() -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 from loadbook.core.errors import ReportError, UsageError
 from loadbook.report.blocks import DONE_MIME
-from loadbook.report.ipynb import read_notebook
+from loadbook.report.ipynb import NOTEBOOK_ONLY_TAG, read_notebook
 from loadbook.report.kernel import SharedKernel
 from loadbook.report.parameters import parse_literals, validate_parameters
 from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
@@ -150,7 +150,7 @@ def _first_line(text: str) -> str:
 
 
 def read_sentinel(path: Path) -> Mapping[str, Any] | None:
-    """Return the data of a notebook's end marker; None if its last cell did not run or any cell has an error.
+    """Return the data of a notebook's end marker; None if the page's last cell did not run or any cell has an error.
 
     It thus distinguishes a complete notebook from one left by a killed papermill. ReportError if the file is not a
     notebook: papermill writes in place, so the file may be truncated.
@@ -159,5 +159,6 @@ def read_sentinel(path: Path) -> Mapping[str, Any] | None:
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:
         return None
-    results = [o["data"][DONE_MIME] for o in code[-1]["outputs"] if DONE_MIME in o.get("data", {})]
+    last = [c for c in code if NOTEBOOK_ONLY_TAG not in c["metadata"].get("tags", [])][-1:]
+    results = [o["data"][DONE_MIME] for c in last for o in c["outputs"] if DONE_MIME in o.get("data", {})]
     return results[-1] if results else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.calibration.citation import calibration_text
@@ -49,7 +50,7 @@ class Page:
     explained_levels: tuple[str, ...] = ("invalid", "note")
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
-        self.data = data
+        self.run_data = data
         self.baseline = baseline or None  # None: baseline and contrasts as the study declares them
         self.metric = metric or data.study.metric
         self.level = level
@@ -57,7 +58,7 @@ class Page:
     @property
     def question(self) -> str:
         """The page's question, which is its title."""
-        return self.data.study.question
+        return self.run_data.study.question
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -67,7 +68,7 @@ class Page:
     @cached_property
     def values(self) -> pd.DataFrame:
         """The values of the page's metric, one row per trial."""
-        return self.data.values(self.metric)
+        return self.run_data.values(self.metric)
 
     @property
     def is_of_rate(self) -> bool:
@@ -77,13 +78,13 @@ class Page:
     @cached_property
     def ci_report(self) -> CiReport | None:
         """The CI result by the policy with which the run was planned; None if it had no policy."""
-        return evaluate_ci(self.data)
+        return evaluate_ci(self.run_data)
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
         """Messages on possible effects of the order of the trials (carry-over, outliers)."""
-        source = self.data.run_record.imported
-        notes = sections.unfinished_notes(self.data)
+        source = self.run_data.run_record.imported
+        notes = sections.unfinished_notes(self.run_data)
         if not source or source.timed:
             notes += checks.order_notes(self.order_check, self.analysis, self.values, self.labels)
         return notes
@@ -91,23 +92,32 @@ class Page:
     @cached_property
     def order_check(self) -> OrderCheck:
         """What the order of trials shows: carry-over, and what is tested of this way of running."""
-        return checks.check_order(self.data, self.analysis, self.values)
+        return checks.check_order(self.run_data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
         """Treatment -> display name."""
-        return self.data.study.labels
+        return self.run_data.study.labels
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the run's tables (parquet), from which every number of the page is calculated."""
+        return self.run_data.paths.processed
+
+    def data(self) -> pd.DataFrame:
+        """Return the numbers of the answer as a tidy frame, not rounded: one row per treatment, its change and p."""
+        return verdicts.verdict_frame(self.analysis)
 
     def scope(self) -> Block:
         """Show the question and one line on the design: load, page, service, margin, trials, duration."""
-        return Block(scope_nodes(self.question, " · ".join(scope_parts(self.data, self.analysis.margin))))
+        return Block(scope_nodes(self.question, " · ".join(scope_parts(self.run_data, self.analysis.margin))))
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
         """Return the run's analysis on any metric, statistic and baseline (default: the page's), by the same rules."""
         from loadbook.stats.analyse import analyse_strata
 
         return analyse_strata(
-            self.data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
+            self.run_data, metric=metric, statistic=statistic, baseline=baseline or self.baseline, level=self.level
         )
 
     def trust(self) -> Block:
@@ -115,7 +125,7 @@ class Page:
 
         Below them is the CI result if the study has a CI policy.
         """
-        strip = checks.check_strip(checks.harness_checks(self.data, self.analysis, self.notes))
+        strip = checks.check_strip(checks.harness_checks(self.run_data, self.analysis, self.notes))
         if not self.ci_report:
             return Block(strip)
         glyph = CI_GLYPHS[self.ci_report.result.outcome]
@@ -129,12 +139,12 @@ class Page:
         """Show every trial in order of execution, and below it the drift of the host."""
         from loadbook.report.figures.order import OrderFigure
 
-        source = self.data.run_record.imported
+        source = self.run_data.run_record.imported
         if source and not source.timed:
             return note_block(f"Not known: {source.conditions} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
-        figure = OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data))
+        figure = OrderFigure.from_run(self.run_data, self.analysis, sections.exclusion_reasons(self.run_data))
         sentences = checks.order_sentences(self.order_check, self.analysis, self.values, self.labels)
         return Block(Picture(figure), note(" ".join(sentences)))
 
@@ -145,7 +155,7 @@ class Page:
         if not ErrorsFigure.has_data(self.analysis):
             return note_block(verdicts.no_errors_sentence(self.analysis))
         more = any(row.errors.kind == "more" for row in self.analysis.of_kind("treatment"))
-        picture = Picture(ErrorsFigure.from_run(self.data, self.analysis))
+        picture = Picture(ErrorsFigure.from_run(self.run_data, self.analysis))
         table = verdicts.error_table(self.analysis, self.labels)
         return Block(picture, table, data={URGENT_MIME: True} if more else {})
 
@@ -153,9 +163,9 @@ class Page:
         """Show the host metrics of the run's middle block, to see which resource was saturated."""
         from loadbook.report.figures.host_metrics import HostMetricsFigure
 
-        if not HostMetricsFigure.has_data(self.data.traces):
+        if not HostMetricsFigure.has_data(self.run_data.traces):
             return note_block("Not known: no monitor recorded anything.")
-        return Block(Picture(HostMetricsFigure.from_run(self.data)))
+        return Block(Picture(HostMetricsFigure.from_run(self.run_data)))
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
@@ -164,15 +174,17 @@ class Page:
 
     def doubts(self) -> Block:
         """Show all doubts, one line each."""
-        return Block(sections.doubts_list([*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]))
+        return Block(
+            sections.doubts_list([*sections.doubt_messages(self.run_data), *self.comparison_notes, *self.notes])
+        )
 
     def which_count(self) -> Block:
         """Show the figure of validity rules and, below it, a sentence on each rule with hits."""
-        return sections.validity_block(self.data, self.explained_levels)
+        return sections.validity_block(self.run_data, self.explained_levels)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and which facts of the hosts changed during the run."""
-        data = self.data
+        data = self.run_data
         changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
         words = enumerate((data.study.background or "").split("`"))
         background = Paragraph(*(Code(text) if number % 2 else text for number, text in words))
@@ -197,13 +209,13 @@ class Page:
 
     def every_trial(self) -> Block:
         """Show the table of every trial in order of execution, excluded trials with the reason."""
-        table = sections.trial_table(self.data, self.metric, self.labels)
+        table = sections.trial_table(self.run_data, self.metric, self.labels)
         return Block(Details(f"Every trial ({len(table.rows)})", table))
 
     def provenance(self) -> Block:
         """Show where the page's data come from; its output also marks the notebook as executed to its end."""
-        pairs = sections.provenance_pairs(self.data)
-        if calibrated := calibration_text(self.data):
+        pairs = sections.provenance_pairs(self.run_data)
+        if calibrated := calibration_text(self.run_data):
             pairs.append(("load generator", calibrated))
         return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
@@ -211,15 +223,15 @@ class Page:
         """Return the summary of this run for the index page and the command line."""
         return {
             "notebook": self.notebook,
-            "study": self.data.name,
-            "run": self.data.run,
-            "question": self.data.study.question,
-            "started": self.data.run_record.started,
-            "ended": self.data.run_record.ended,
-            "paused_s": paused_s(self.data.trials),
-            "origin": "; ".join(_origin_parts(self.data)),
+            "study": self.run_data.name,
+            "run": self.run_data.run,
+            "question": self.run_data.study.question,
+            "started": self.run_data.run_record.started,
+            "ended": self.run_data.run_record.ended,
+            "paused_s": paused_s(self.run_data.trials),
+            "origin": "; ".join(_origin_parts(self.run_data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
-        } | sections.trial_counts(self.data)
+        } | sections.trial_counts(self.run_data)
 
 
 def load_run_data(study: str, run: str = "latest") -> RunData:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent
@@ -31,6 +31,7 @@ from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
 from loadbook.stats.phrases import row_phrase
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import row_texts
+from loadbook.store.tables import ALL, MEASURES_OF_KIND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,3 +306,34 @@ def latency_table(panels: LatencyPanels, labels: Mapping[str, str]) -> Table:
             cells.setdefault(row.treatment, [name[row.treatment]]).extend([median, change])
     order = [row.treatment for row in next(iter(panels.values()))[1].rows]
     return Table("Latency", columns, [cells[name] for name in order])
+
+
+def verdict_frame(analysis: Analysis) -> pd.DataFrame:
+    """Return the numbers of an analysis, not rounded: one row per treatment; change and bounds are ratios minus 1.
+
+    `low` and `high` are the ends of the interval of `confidence`; those with `_both` decide equivalence or no loss by
+    one bound each. `method` is the test: "blocked-rank", or "paired-t" of less than 8 blocks. `measures` names the
+    trials that tell the metric, "all" if it is told by every trial.
+    """
+    import pandas as pd
+
+    kind = get_metric(analysis.metric).kind
+    common = {"metric": analysis.metric, "statistic": analysis.statistic, "measures": MEASURES_OF_KIND.get(kind, ALL)}
+    return pd.DataFrame([_row_numbers(row) | common for row in analysis.rows])
+
+
+def _row_numbers(row: AnalysisRow) -> dict[str, Any]:
+    verdict = row.verdict
+    comparison = verdict.comparison if verdict else None
+    low, high = (comparison.ci95 if comparison else None) or (None, None)
+    low_both, high_both = (comparison.ci90 if comparison else None) or (None, None)
+    return {
+        "treatment": row.treatment, "kind": row.kind, "verdict": verdict.kind if verdict else None,
+        "against": comparison.baseline if comparison else None,
+        "change": comparison.effect if comparison else None, "low": low, "high": high,
+        "p": comparison.p if comparison else None, "p_adjusted": comparison.p_adjusted if comparison else None,
+        "blocks": comparison.blocks if comparison else None, "level": row.median,
+        "trials": row.trials, "valid_trials": row.valid_trials, "reason": verdict.reason if verdict else None,
+        "low_both": low_both, "high_both": high_both, "confidence": comparison.level if comparison else None,
+        "method": comparison.method if comparison else None,
+    }  # fmt: skip

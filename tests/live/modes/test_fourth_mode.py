@@ -18,7 +18,8 @@ EXAMPLE = re.compile(r"```python\n# lib/(loadbook/modes/rested/\w+\.py)\n(.*?)``
 SHOW = """
 from loadbook.analyses.effects.page import effects_page
 page = effects_page("recorded")
-print(set(page.data.trials["execution"]), set(page.data.trials["measures"]), page.analysis.row("auto-nopush").verdict)
+trials = page.run_data.trials
+print(set(trials["execution"]), set(trials["measures"]), page.analysis.row("auto-nopush").verdict)
 print(page.provenance().text)
 print(page.scope().text)
 """

@@ -18,7 +18,7 @@ from rendered_pages import page_html
 
 def test_page_of_a_run_with_a_missing_trial_record_names_the_file(tmp_path):
     page = page_of(tmp_path)
-    (page.data.paths.trial("t0001") / "trial.json").unlink()
+    (page.run_data.paths.trial("t0001") / "trial.json").unlink()
     assert "NOT as recorded: t0001/trial.json" in text_of(page_html(page))
 
 

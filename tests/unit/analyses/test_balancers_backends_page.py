@@ -53,7 +53,7 @@ def test_backends_page_has_a_baseline_and_harness_checks_per_condition(page: Bac
 
 
 def test_backends_page_of_another_metric_than_a_rate_names_the_best_connection_type(page: BackendsPage) -> None:
-    text = BackendsPage(page.data, "latency").answer().text
+    text = BackendsPage(page.run_data, "latency").answer().text
     assert "fastest" not in text and re.search(r"\b(is|the) best\b", text)
 
 
@@ -84,10 +84,10 @@ def test_backends_page_condition_with_failed_aa_arm_has_no_verdict(tmp_path: Pat
 
 
 def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: BackendsPage) -> None:
-    trials = page.data.trials.assign(
-        valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
+    trials = page.run_data.trials.assign(
+        valid=page.run_data.trials["valid"] & (page.run_data.trials["treatment"] != "remote-proxy-again")
     )
-    told = BackendsPage(replace(page.data, trials=trials)).trust().text
+    told = BackendsPage(replace(page.run_data, trials=trials)).trust().text
     assert "! A/A arm not checked: remote: http_proxy, again could not be compared" in told
 
 
@@ -108,7 +108,9 @@ def test_backends_page_shows_connection_reuse_of_all_conditions(page: BackendsPa
     text = page.connections().text
     assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text
     assert "every other way opens 1.00 per request" in text and "static" not in text
-    assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
+    assert (
+        BackendsPage(replace(page.run_data, traces=page.run_data.traces[:0])).connections().text.startswith("Not known")
+    )
 
 
 def test_backends_page_checks_article_claims_within_conditions(page: BackendsPage) -> None:
@@ -119,7 +121,7 @@ def test_backends_page_checks_article_claims_within_conditions(page: BackendsPag
 @functools.cache
 def drawn(case: str, root: Path):
     page = project(root)
-    found = compute.connections_per_request(page.data.traces, page.data.trials, ["app"])
+    found = compute.connections_per_request(page.run_data.traces, page.run_data.trials, ["app"])
     if case == "none-opened":
         found["value"] = 0.0
     if case == "excluded":
@@ -143,7 +145,7 @@ def test_backends_page_states_connections_per_request(value: float, said: str) -
 
 
 def test_study_without_separate_conditions_is_analysed_as_a_whole(page: BackendsPage) -> None:
-    plain = replace(page.data, study=page.data.study.model_copy(update={"stratify_by": None}))
+    plain = replace(page.run_data, study=page.run_data.study.model_copy(update={"stratify_by": None}))
     assert list(strata_of(plain)) == [""]
 
 
@@ -163,7 +165,7 @@ def test_stratified_study_needs_a_baseline_in_every_stratum(tmp_path: Path) -> N
 
 def test_article_claims_have_the_same_outcomes_on_page_and_command_line(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
-    found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
+    found = {one.claim.claim: one.finding for one in check_claims(void.run_data.study, void.run_data)}
     near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
     assert near.outcome == "unchecked" and near.evidence.startswith(
         "No verdict: the A/A arm differs from the baseline."
@@ -172,18 +174,18 @@ def test_article_claims_have_the_same_outcomes_on_page_and_command_line(tmp_path
 
 
 def test_every_page_analyses_the_strata_of_the_study_separately(page: BackendsPage) -> None:
-    for other in (EffectsPage(page.data), QualityPage(page.data)):
+    for other in (EffectsPage(page.run_data), QualityPage(page.run_data)):
         rows = {row.treatment: row for row in other.analysis.rows}
         assert rows["remote-fastcgi"].verdict.comparison.baseline == "remote-proxy"
         assert rows["remote-proxy-again"].passed and rows["remote-proxy"].kind == "baseline"
-    usual = EffectsPage(page.data)
+    usual = EffectsPage(page.run_data)
     assert usual.effects().text.startswith("Near\n") and "\nRemote\n" in usual.effects().text
     assert "; near: http_proxy with keep-alive" in usual.answer().text and usual.summary()["aa"] is True
     assert usual.published().text == page.published().text
 
 
 def test_requested_baseline_applies_to_every_stratum(page: BackendsPage) -> None:
-    asked = EffectsPage(page.data, "near-fastcgi")
+    asked = EffectsPage(page.run_data, "near-fastcgi")
     assert list(asked.strata) == [""]
     assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
 
@@ -195,7 +197,7 @@ def test_backends_page_refuses_a_study_without_backends(tmp_path: Path) -> None:
 
 
 def test_notebook_cell_uses_the_same_strata_as_the_page(page: BackendsPage) -> None:
-    run = Run(page.data)
+    run = Run(page.run_data)
     own = run.compare()
     rows = own.frame[own.frame["verdict"].notna()]
     shown = {(part, row.treatment, row.verdict.kind) for part, one in page.strata.items() for row in verdicts_of(one)}

@@ -2,66 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
+from capacity_projects import LIMIT_S, NAME, capacity_project
 from figure_legibility import must_be_legible
 from loadbook.analyses.capacity.figure import ThroughputLatencyFigure
 from loadbook.analyses.capacity.page import CapacityPage
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP
-from loadbook.modes.capacity.spec_search import Bracket, RateSearch
 from loadbook.report.verdicts import level_header, verdict_table
 from loadbook.store.paths import Layout
-from loadbook.store.tables import load_run, to_arrow, write_arrow
-from mock_project import RUN, Arm, make_project
+from loadbook.store.tables import load_run
+from mock_project import RUN, make_project
 from run_records import changed_record
-
-NAME = "sustained"
-LIMIT_S = 0.02
-ARMS = {
-    "baseline": Arm(label="baseline"),
-    "aa": Arm(check="aa", label="A/A: baseline again"),
-    "large": Arm(0.08, {"gzip": True}, "twice the memory"),
-    "small": Arm(-0.3, {"gzip": False, "sendfile": True}, "a very much smaller machine with a long name"),
-}
 
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory) -> Layout:
     """A project with one run, in which each trial has the probes of a search for its capacity."""
-    layout = make_project(
-        tmp_path_factory.mktemp("project"),
-        ARMS,
-        name=NAME,
-        question="How much load does each sustain?",
-        capacity={"within_s": LIMIT_S},
-        workload={"tool": "vegeta", "model": "open", "rate_per_s": 20_000, "path": "/index.html"},
-    )
-    paths = layout.run(NAME, RUN)
-    rows = pq.read_table(paths.table("measurements")).to_pylist()
-    found = [row | {"metric": "capacity_per_s"} for row in rows if row["metric"] == "ok_per_s"]
-    costs = [row | {"metric": "cpu_per_response", "unit": "s", "value": 1 / row["value"]} for row in found]
-    write_arrow(paths.table("measurements"), to_arrow("measurements", [*rows, *found, *costs]))
-    samples = [sample for row in found for sample in probes(row)]
-    write_arrow(paths.table("samples"), to_arrow("samples", samples))
-    return layout
-
-
-def probes(row: dict) -> list[dict]:
-    """Return the samples of the probes of one search, whose times rise with the rate."""
-    search, keys = RateSearch(Bracket(row["value"] / 1.3, row["value"] * 1.2)), ("study", "run", "trial", "driver")
-    samples = []
-    while (rate := search.next_rate) is not None:
-        margin = max(-3.0, min(3.0, 8 * math.log(row["value"] / rate)))
-        search = search.after(margin >= 0)
-        shared = {key: row[key] for key in keys} | {"series": "probe", "x": rate, "x_unit": "1/s", "unit": "1"}
-        samples += [shared | {"metric": "margin", "value": margin}, shared | {"metric": "share_within", "value": 0.99}]
-    return samples
+    return capacity_project(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +47,7 @@ def test_column_of_capacities_has_their_name_and_unit(page: CapacityPage) -> Non
 
 
 def test_table_has_typical_capacity_its_range_and_cpu_time_of_every_treatment(page: CapacityPage) -> None:
-    values = page.data.values("capacity_per_s")
+    values = page.run_data.values("capacity_per_s")
     for name, row in zip(page.capacities, page.capacity_table().rows, strict=True):
         own = values.loc[(values["treatment"] == name) & values["valid"], "value"]
         assert row[1:4] == [f"{number:,.0f}" for number in (own.median(), own.min(), own.max())]
@@ -95,8 +57,8 @@ def test_table_has_typical_capacity_its_range_and_cpu_time_of_every_treatment(pa
 
 def test_table_has_the_price_of_a_million_requests_if_the_hosts_have_prices(page: CapacityPage) -> None:
     assert not any("million" in column.header for column in page.capacity_table().columns)
-    record = changed_record(page.data.run_record, prices={"currency": "EUR", "hosts": {"web-1": 52.6}})
-    table = CapacityPage(replace(page.data, run_record=record)).capacity_table()
+    record = changed_record(page.run_data.run_record, prices={"currency": "EUR", "hosts": {"web-1": 52.6}})
+    table = CapacityPage(replace(page.run_data, run_record=record)).capacity_table()
     assert table.columns[-1].header == "EUR per million requests"
     base, large = page.capacities["baseline"].typical_per_s, table.rows[list(page.capacities).index("large")]
     cell = table.rows[0][-1]
@@ -118,7 +80,7 @@ def test_probes_met_the_objective_exactly_up_to_the_limit(page: CapacityPage) ->
 
 def test_figure_is_legible_and_its_texts_name_every_treatment(page: CapacityPage) -> None:
     figure = ThroughputLatencyFigure(
-        page.analysis, page.objective, page.probes, page.capacities, page.data.values("capacity_per_s")
+        page.analysis, page.objective, page.probes, page.capacities, page.run_data.values("capacity_per_s")
     )
     must_be_legible(figure.draw(), lambda text: True)
     rates = [f"{one.typical_per_s:,.0f}" for one in page.capacities.values()]

@@ -86,14 +86,14 @@ def test_table_says_of_every_rate_what_is_shown(page: CertifiedRatesPage) -> Non
 
 
 def test_runs_that_are_not_complete_certify_nothing(page: CertifiedRatesPage) -> None:
-    data = page.data
+    data = page.run_data
     cut = replace(data, trials=data.trials[data.trials["block"] <= 40])
     answer = CertifiedRatesPage(cut).answer_summary()
     assert answer.headline == "Nothing is certified yet; not made so far: 18 planned starts."
 
 
 def test_blocks_that_were_added_after_a_look_do_not_count(page: CertifiedRatesPage) -> None:
-    data = page.data
+    data = page.run_data
     added = replace(data, plan=replace(data.plan, added=20))
     answer = CertifiedRatesPage(added).answer_summary()
     assert answer.headline.startswith("No rate is certified")

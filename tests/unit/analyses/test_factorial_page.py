@@ -132,7 +132,7 @@ def test_factorial_page_reports_doubts_about_the_order(tmp_path: Path) -> None:
 
 def test_factorial_page_follow_up_study_is_valid(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
-    _, text = follow_up_study(page.data.study, page.result)
+    _, text = follow_up_study(page.run_data.study, page.result)
     assert text is not None and text[0] == "studies/tuned-apart.toml"
     first = Path(loadbook.__file__).parents[2] / "studies" / "nginx-tuned-groups.toml"
     (tmp_path / "tuned.toml").write_text(first.read_text().replace("nginx-tuned-groups", "tuned"))
@@ -145,7 +145,7 @@ def test_factorial_page_follow_up_study_is_valid(tmp_path: Path) -> None:
 
 def test_factorial_page_without_effects_proposes_no_follow_up_study(tmp_path: Path) -> None:
     page = project(tmp_path, {})
-    lines, text = follow_up_study(page.data.study, page.result)
+    lines, text = follow_up_study(page.run_data.study, page.result)
     assert (lines, text) == ([], None)
     assert page.next_step().text.startswith("- Nothing has to be taken apart")
     assert page.next_line() == page.summary()["next"] == ""
@@ -153,7 +153,7 @@ def test_factorial_page_without_effects_proposes_no_follow_up_study(tmp_path: Pa
 
 def test_terminal_prints_the_first_next_step_of_a_factorial_study(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
-    assert page.next_line() == follow_up_study(page.data.study, page.result)[0][0]
+    assert page.next_line() == follow_up_study(page.run_data.study, page.result)[0][0]
 
 
 def test_factorial_page_with_aliases_proposes_a_larger_fraction() -> None:

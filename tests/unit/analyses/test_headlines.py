@@ -52,21 +52,21 @@ def page(request, tmp_path_factory):
 
 
 def anew(page, **changes):
-    return type(page)(replace(page.data, **changes))
+    return type(page)(replace(page.run_data, **changes))
 
 
 def faster(page, check, times):
     """Return the page as if the arms of a check had been faster by so much."""
-    names = [name for name, spec in page.data.study.treatments.items() if spec.check == check]
-    mine = page.data.trials.loc[page.data.trials["treatment"].isin(names), "trial"]
-    values = page.data.measurements.copy()
+    names = [name for name, spec in page.run_data.study.treatments.items() if spec.check == check]
+    mine = page.run_data.trials.loc[page.run_data.trials["treatment"].isin(names), "trial"]
+    values = page.run_data.measurements.copy()
     values.loc[values["trial"].isin(mine), "value"] *= times
     assert names
     return anew(page, measurements=values)
 
 
 def test_headline_of_every_page_is_exploratory_after_added_blocks(page):
-    found = anew(page, plan=replace(page.data.plan, added=2))
+    found = anew(page, plan=replace(page.run_data.plan, added=2))
     assert found.answer().text.startswith("Exploratory: ")
     verdict = found.summary()["verdict"]
     assert verdict["sentence"].startswith("Exploratory: ") and verdict["word"].startswith("exploratory: ")

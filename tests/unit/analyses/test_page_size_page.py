@@ -128,23 +128,23 @@ def test_page_size_page_answers_the_question_and_shows_curves(tmp_path: Path) ->
 
 def test_unfinished_run_goes_on_and_a_replay_has_no_next_step(tmp_path: Path) -> None:
     page = project(tmp_path)
-    record = page.data.run_record
+    record = page.run_data.run_record
     for change, step in (({"ended": None}, record.run_command), ({"replay": "20260101-000000"}, "")):
-        page.data = replace(page.data, run_record=record.model_copy(update=change))
+        page.run_data = replace(page.run_data, run_record=record.model_copy(update=change))
         assert page.next_line() == step
 
 
 def test_page_size_page_uses_the_column_names_of_jmeter_for_jmeter_runs(tmp_path: Path) -> None:
     page = project(tmp_path)
-    page.data.trials["tool"] = "jmeter"
-    found = jmeter_table.jmeter_tables(page.data, page.labels)
+    page.run_data.trials["tool"] = "jmeter"
+    found = jmeter_table.jmeter_tables(page.run_data, page.labels)
     assert found is not None
     by_label, by_trial = found
     heads = [column.header.replace("\xa0", " ") for column in by_label.columns]
     assert heads[2:5] == ["#Samples", "FAIL", "Error %"] and heads[-2:] == ["Transactions/s", "Received"]
-    assert len(by_trial.rows) == int(page.data.trials["valid"].sum())
+    assert len(by_trial.rows) == int(page.run_data.trials["valid"].sum())
     rate = float(by_trial.rows[0][heads.index("Transactions/s")].replace(",", ""))
-    first = page.data.trials[page.data.trials["valid"]].sort_values("slot")["trial"].iloc[0]
+    first = page.run_data.trials[page.run_data.trials["valid"]].sort_values("slot")["trial"].iloc[0]
     assert rate == pytest.approx(float(page.values.set_index("trial").loc[first, "value"]), rel=0.001)
     assert by_label.rows[0][-1] == "–"  # this run has no bytes per second
     assert " to " in by_label.rows[0][heads.index("Transactions/s")]
@@ -157,7 +157,7 @@ def test_page_refuses_a_study_that_it_cannot_answer(tmp_path: Path) -> None:
         PageSizePage(load_run(layout, "plain-study")).answer()
     page = project(tmp_path / "other")
     with pytest.raises(UsageError, match="needs a rate, not latency"):
-        PageSizePage(page.data, "", "latency").answer()
+        PageSizePage(page.run_data, "", "latency").answer()
 
 
 def test_notebook_calls_only_methods_of_its_page() -> None:

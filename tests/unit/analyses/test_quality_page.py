@@ -116,7 +116,7 @@ def test_percentiles_with_too_few_requests_are_listed_and_not_drawn(run: RunData
     assert "p90 rests on about 150 requests beyond it in a trial" in said
     plenty = EffectsPage(with_requests(run, GOOD_TAIL_REQUESTS * 1000.0))
     assert "p99" in plenty.panels
-    assert "rests on" not in checks.tail_note(plenty.data, "latency", list(plenty.panels), [])
+    assert "rests on" not in checks.tail_note(plenty.run_data, "latency", list(plenty.panels), [])
 
 
 @pytest.fixture(scope="module")

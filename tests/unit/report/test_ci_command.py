@@ -209,7 +209,7 @@ def test_report_states_in_a_line_whether_the_build_passes(project) -> None:
     page = EffectsPage(load_run(layout, STUDY))
     assert "✕ Build gate: failed. b on is slower by " in page.trust().text
     assert "<b>✕ Build gate</b>: failed. b on is slower by " in page.trust().html
-    assert page.summary()["gate"] == ci_summary(evaluate_ci(page.data))
+    assert page.summary()["gate"] == ci_summary(evaluate_ci(page.run_data))
     write_json(layout.reports / f"{STUDY}.summary.json", page.summary())
     assert "✕ build gate" in write_index(layout.reports).read_text()
 

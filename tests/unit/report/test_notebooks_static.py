@@ -22,8 +22,13 @@ def notebook(request):
     return nbformat.read(request.param, as_version=4)
 
 
+def is_by_hand(cell):
+    return "notebook-only" in cell.metadata.get("tags", [])
+
+
 def code(notebook):
-    return [c for c in notebook.cells if c.cell_type == "code"]
+    """Return the cells of the page, without those of the section by hand."""
+    return [c for c in notebook.cells if c.cell_type == "code" and not is_by_hand(c)]
 
 
 def test_required_notebooks_exist():
@@ -36,7 +41,8 @@ def test_notebook_is_valid_for_the_python_kernel(notebook):
 
 
 def test_notebook_has_no_outputs_or_counts(notebook):
-    assert all(c.outputs == [] and c.execution_count is None for c in code(notebook))
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    assert all(c.outputs == [] and c.execution_count is None for c in cells)
 
 
 def test_notebook_has_one_parameters_cell_of_literals(notebook):
@@ -73,6 +79,17 @@ def test_notebook_cells_only_load_or_call_or_display(notebook):
         assert len(calls) <= 2, cell.source
         if "parameters" not in cell.metadata.get("tags", []):
             assert not WORDS.search(cell.source), cell.source
+
+
+def test_section_by_hand_shows_the_frame_and_calculates_in_ten_lines(notebook):
+    cells = [c.source for c in notebook.cells if c.cell_type == "code" and is_by_hand(c)]
+    if not cells:
+        return
+    frame, imports, calculation = cells
+    assert frame.splitlines() == ["answer = page.data()", "answer"]
+    assert imports.startswith("import ") and len(imports.splitlines()) <= 3
+    assert len(calculation.splitlines()) <= 10 and "read_parquet" in calculation and "sns." in calculation
+    assert not [n for n in ast.walk(ast.parse(calculation)) if isinstance(n, FORBIDDEN)]
 
 
 def test_notebook_calls_public_functions_only(notebook):

@@ -41,17 +41,17 @@ def test_page_states_scope_and_answer(usual):
 
 def test_scope_has_the_range_of_sizes_where_treatments_answer_with_different_pages(usual):
     page = copy.copy(usual)
-    is_first = usual.data.trials["treatment"] == usual.data.trials["treatment"].iloc[0]
+    is_first = usual.run_data.trials["treatment"] == usual.run_data.trials["treatment"].iloc[0]
     sizes = is_first.map({True: 128.0, False: 512 * 1024.0})
-    page.data = replace(usual.data, trials=usual.data.trials.assign(response_bytes=sizes))
+    page.run_data = replace(usual.run_data, trials=usual.run_data.trials.assign(response_bytes=sizes))
     assert "· pages of 128\xa0B to 512.0\xa0KiB on " in page.scope().text
 
 
 def test_scope_and_index_have_the_time_of_a_run_without_its_pauses(usual):
-    page, trials = copy.copy(usual), usual.data.trials
+    page, trials = copy.copy(usual), usual.run_data.trials
     later = trials["started"] + 7200.0 * (trials["block"] > trials["block"].max() / 2)
-    record = usual.data.run_record.model_copy(update={"ended": usual.data.run_record.ended + 7200})
-    page.data = replace(usual.data, trials=trials.assign(started=later), run_record=record)
+    record = usual.run_data.run_record.model_copy(update={"ended": usual.run_data.run_record.ended + 7200})
+    page.run_data = replace(usual.run_data, trials=trials.assign(started=later), run_record=record)
     assert re.search(r"blocks, 1\xa0h 2\d\xa0min$", usual.scope().text)
     assert re.search(r"blocks, 1\xa0h 2\d\xa0min and 2\xa0h \d\xa0min of pauses$", page.scope().text)
     assert (usual.summary()["paused_s"], page.summary()["paused_s"]) == (0, pytest.approx(7200, abs=60))
@@ -68,9 +68,9 @@ def test_table_says_why_medians_do_not_give_the_changes_of_a_host_that_changed_i
 
 
 def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):
-    smoke = replace(usual.data, plan=replace(usual.data.plan, left_out=("large", "largest")))
+    smoke = replace(usual.run_data, plan=replace(usual.run_data.plan, left_out=("large", "largest")))
     assert scope_parts(smoke, 0.02)[-1] == "smoke: without large, largest"
-    assert not [part for part in scope_parts(usual.data, 0.02) if "smoke" in part]
+    assert not [part for part in scope_parts(usual.run_data, 0.02) if "smoke" in part]
 
 
 def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
@@ -93,7 +93,7 @@ def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
-    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
+    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(near,)))[0]
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
 
 
@@ -101,7 +101,7 @@ def test_page_does_not_excuse_a_failed_aa_arm_by_its_threshold(usual):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.001)
     failed = replace(aa, verdict=replace(aa.verdict, comparison=found), check_state="failed")
-    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(failed,)))[0]
+    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(failed,)))[0]
     assert told.css_class == "failed" and "fails below" not in told.text
 
 
@@ -109,22 +109,24 @@ def test_page_does_not_excuse_a_failed_aa_arm_by_its_threshold(usual):
 def test_page_shows_the_worst_of_several_aa_arms(usual, states):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     rows = tuple(replace(aa, label=f"again, {state}", check_state=state) for state in states)
-    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=rows))[0]
+    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=rows))[0]
     assert told.css_class == "failed" and told.text.startswith("again, failed ")
 
 
 @pytest.mark.parametrize(("excluded", "css"), [(2, ""), (3, "doubt")])
 def test_page_doubts_a_run_of_which_more_than_a_fifth_of_the_trials_is_excluded(usual, excluded, css):
-    trials = usual.data.trials.head(10).assign(valid=[False] * excluded + [True] * (10 - excluded))
-    data = replace(usual.data, trials=trials, plan=replace(usual.data.plan, trials=usual.data.plan.trials[:10]))
+    trials = usual.run_data.trials.head(10).assign(valid=[False] * excluded + [True] * (10 - excluded))
+    data = replace(
+        usual.run_data, trials=trials, plan=replace(usual.run_data.plan, trials=usual.run_data.plan.trials[:10])
+    )
     told = checks.harness_checks(data, usual.analysis)[2]
     assert (told.css_class, told.title) == (css, f"{10 - excluded} of 10 trials count")
 
 
 def test_page_without_doubts_still_says_that_a_rule_was_not_checked(usual):
     rows = [row for row in usual.analysis.rows if row.kind == "aa"]
-    problems = usual.data.problems[usual.data.problems["level"] == "invalid"]
-    data = replace(usual.data, problems=problems)
+    problems = usual.run_data.problems[usual.run_data.problems["level"] == "invalid"]
+    data = replace(usual.run_data, problems=problems)
     missing = ValidityMessage("foreign_cpu", "Other load", "unchecked", 3, "no monitor was running")
     analysis = replace(usual.analysis, rows=tuple(rows))
     assert checks.harness_checks(data, analysis)[3].glyph == "✓"
@@ -169,7 +171,7 @@ def test_page_setup_shows_treatments_before_hosts_and_changed_facts(usual):
 def test_page_provenance_reports_changed_raw_data(tmp_path):
     page = page_of(tmp_path)
     assert "raw data: verified: 3 files of 3 trials" in page.provenance().text
-    (page.data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
+    (page.run_data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
     assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
 
 
@@ -183,11 +185,11 @@ def test_page_shows_any_figure_by_name(usual):
 
 def test_error_on_an_unknown_name_lists_the_known_names(usual):
     with pytest.raises(UsageError, match="no treatment 'x'"):
-        EffectsPage(usual.data, baseline="x").answer()
+        EffectsPage(usual.run_data, baseline="x").answer()
     with pytest.raises(UsageError, match="no metric 'speed'"):
-        EffectsPage(usual.data, metric="speed").answer()
+        EffectsPage(usual.run_data, metric="speed").answer()
     with pytest.raises(UsageError, match="level"):
-        EffectsPage(usual.data, level=95).answer()
+        EffectsPage(usual.run_data, level=95).answer()
 
 
 def test_page_escapes_hostile_strings(tmp_path):
@@ -241,9 +243,9 @@ def test_page_with_failed_aa_arm_has_no_verdict(tmp_path):
 def test_page_of_an_unfinished_run_says_so(tmp_path):
     """Trials that were planned and never executed are counted as such, not forgotten."""
     page = page_of(tmp_path, usual_arms(), name="usual")
-    page.data.run_record.ended = None
-    cut = page.data.trials[page.data.trials["slot"] <= 60]
-    object.__setattr__(page.data, "trials", cut)
+    page.run_data.run_record.ended = None
+    cut = page.run_data.trials[page.run_data.trials["slot"] <= 60]
+    object.__setattr__(page.run_data, "trials", cut)
     assert "55 excluded: 48 not executed, 6 answers differ" in page.trust().text
     assert page.summary()["trials"] == 60
 
@@ -255,7 +257,7 @@ def test_pages_need_no_network_and_no_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "notebooks")
     import loadbook as lb
 
-    assert lb.effects_page("nginx-directives").data.paths.raw.is_relative_to(tmp_path)
+    assert lb.effects_page("nginx-directives").run_data.paths.raw.is_relative_to(tmp_path)
     assert lb.load("nginx-directives").run == "20261120T101500"
     with pytest.raises(AttributeError, match="no verb 'nothing_like_this'"):
         lb.nothing_like_this  # noqa: B018

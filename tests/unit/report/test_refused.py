@@ -71,7 +71,7 @@ def test_refusals_are_the_headline_of_page_index_terminal_and_figure(project):
 def test_build_gate_names_refusals_first(project):
     def gate(*names, treatments=("as-is", "aa", "tuned")):
         page = page_of(project, *names, treatments=treatments)
-        return assess_run(CiPolicy(undecided="pass"), page.analysis, page.data)
+        return assess_run(CiPolicy(undecided="pass"), page.analysis, page.run_data)
 
     alone, one = gate("tuned"), gate("tuned", treatments=("as-is", "aa", "tuned", "other"))
     assert alone.exit_code == one.exit_code == 4

@@ -82,7 +82,7 @@ def test_page_is_made_even_if_the_record_of_a_trial_is_missing(layout: Layout) -
     ingest(paths)
     page = EffectsPage(load_run(layout, STUDY))
     assert page.setup().text
-    problems = page.data.problems
+    problems = page.run_data.problems
     assert "loadbook verify" in str(page.answer().text) or "t0001" in set(problems["trial"].dropna())
 
 

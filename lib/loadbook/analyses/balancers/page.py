@@ -50,14 +50,14 @@ class BalancersPage(EffectsPage):
     @cached_property
     def unsaturated(self) -> list[str]:
         """Treatments that served the whole offered load in most of their valid trials: their limit is unknown."""
-        own = self.data.trials[self.data.trials["valid"]]
+        own = self.run_data.trials[self.run_data.trials["valid"]]
         hit = own.assign(hit=["offered_ceiling" in gates for gates in own["gates"]]).groupby("treatment")["hit"].mean()
         return [str(name) for name, share in hit.items() if share > 0.5]
 
     @cached_property
     def prices(self) -> Prices:
         """The price of 1,000 requests/s with each treatment."""
-        return compute_prices(self.data, self.rate_analysis, self.unsaturated)
+        return compute_prices(self.run_data, self.rate_analysis, self.unsaturated)
 
     @cached_property
     def rate_analysis(self) -> Analysis:
@@ -110,13 +110,13 @@ class BalancersPage(EffectsPage):
         """The figure of the rate over the number of nodes."""
         from loadbook.analyses.balancers.figure import ScalingFigure
 
-        nodes = {name: len(hosts) for name, hosts in compute.nodes_by_treatment(self.data).items()}
-        return ScalingFigure(self.analysis, nodes, compute.series_by_treatment(self.data.study), self.unsaturated)
+        nodes = {name: len(hosts) for name, hosts in compute.nodes_by_treatment(self.run_data).items()}
+        return ScalingFigure(self.analysis, nodes, compute.series_by_treatment(self.run_data.study), self.unsaturated)
 
     @cached_property
     def node_shares(self) -> dict[str, list[NodeShares]]:
         """Counter (requests, then connections) -> node shares of each treatment that has several nodes."""
-        role, data = compute.node_role(self.data.study), self.data
+        role, data = compute.node_role(self.run_data.study), self.run_data
         nodes = {name: hosts for name, hosts in compute.nodes_by_treatment(data).items() if len(hosts) > 1}
         if role is None or not nodes:
             return {}
@@ -213,11 +213,11 @@ class BackendsPage(EffectsPage):
         return {name: self._analyse_regime(page) for name, page in self.strata.items()}
 
     def _analyse_regime(self, page: EffectsPage) -> RegimeResult:
-        study, rows = page.data.study, page.analysis.of_kind("baseline", "treatment")
+        study, rows = page.run_data.study, page.analysis.of_kind("baseline", "treatment")
         reaching = [r.treatment for r in rows if study.setting(r.treatment, study.target_of(r.treatment)).backends]
         if not reaching:
-            message = f"no treatment of study {self.data.study.name!r} hands requests on to a backend"
-            raise UsageError(message, f"its notebook is {self.data.study.notebooks[0]}")
+            message = f"no treatment of study {self.run_data.study.name!r} hands requests on to a backend"
+            raise UsageError(message, f"its notebook is {self.run_data.study.notebooks[0]}")
         others = [row.treatment for row in rows if row.treatment not in reaching]
         modes = self._analyse_subset(page, reaching, baseline=reaching[0], contrasts="best")
         leader = modes.best or next(iter(modes.tied_with_best), None)
@@ -232,7 +232,7 @@ class BackendsPage(EffectsPage):
         return RegimeResult(modes, without, reason)
 
     def _analyse_subset(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
-        return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)
+        return analyse(restrict_to(page.run_data, treatments, **changes), metric=self.metric, level=self.level)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Return each regime's answer: the fastest kind of connection, the next one, and the rate without a backend."""
@@ -262,7 +262,7 @@ class BackendsPage(EffectsPage):
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:
         """Connections that the application accepted per answered request, one row per trial."""
-        data, study = self.data, self.data.study
+        data, study = self.run_data, self.run_data.study
         roles = {role for t in data.plan.treatments for role in study.setting(t, study.target_of(t)).backends}
         return compute.connections_per_request(data.traces, data.trials, sorted(roles))
 

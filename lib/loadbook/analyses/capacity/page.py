@@ -37,22 +37,22 @@ class CapacityPage(EffectsPage):
     @cached_property
     def objective(self) -> CapacityObjective:
         """The objective of the study."""
-        return objective_of(self.data.study)
+        return objective_of(self.run_data.study)
 
     @cached_property
     def probes(self) -> pd.DataFrame:
         """Every probe that counts (`compute.PROBE_COLUMNS`)."""
-        return probes_of(self.data)
+        return probes_of(self.run_data)
 
     @cached_property
     def capacities(self) -> dict[str, Capacity]:
         """Treatment -> its capacity."""
-        return capacities_of(self.data, self.probes)
+        return capacities_of(self.run_data, self.probes)
 
     @cached_property
     def prices(self) -> Prices:
         """The price of each treatment's hosts at its typical capacity, where the hosts file has prices."""
-        return compute_prices(self.data, self.analysis)
+        return compute_prices(self.run_data, self.analysis)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Return the answer with the rates behind it, the objective and the arrivals."""
@@ -64,7 +64,7 @@ class CapacityPage(EffectsPage):
             f"{capacity.typical_per_s:,.0f} with {self.labels.get(name, name)}"
             for name, capacity in self.capacities.items()
         ]
-        arrivals = self.data.study.workload.arrivals
+        arrivals = self.run_data.study.workload.arrivals
         if not rates:
             return ""
         return f"Typical capacity, requests/s ({self.objective.text}; {arrivals} arrivals): {', '.join(rates)}."
@@ -84,7 +84,7 @@ class CapacityPage(EffectsPage):
 
         if not self.capacities or self.probes.empty:
             return empty_section("No capacity was found.")
-        values = self.data.values(CAPACITY)
+        values = self.run_data.values(CAPACITY)
         figure = ThroughputLatencyFigure(self.analysis, self.objective, self.probes, self.capacities, values)
         price_note = PRICE_NOTE if self.prices.by_treatment else ""
         return Block(HtmlOnly(Picture(figure)), self.capacity_table(), note(TABLE_NOTE + price_note))
@@ -123,5 +123,5 @@ def capacity_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     page = CapacityPage(load_run_data(study, run), baseline, metric, level)
-    objective_of(page.data.study)
+    objective_of(page.run_data.study)
     return page

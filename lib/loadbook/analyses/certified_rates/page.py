@@ -38,12 +38,12 @@ class CertifiedRatesPage(EffectsPage):
     @cached_property
     def objective(self) -> CapacityObjective:
         """The objective of the study."""
-        return certified_objective_of(self.data.study)
+        return certified_objective_of(self.run_data.study)
 
     @cached_property
     def rates(self) -> dict[str, JudgedRate]:
         """Treatment -> what its starts show of its rate."""
-        return judged_rates_of(self.data, self.level)
+        return judged_rates_of(self.run_data, self.level)
 
     @property
     def share_text(self) -> str:
@@ -55,9 +55,9 @@ class CertifiedRatesPage(EffectsPage):
         """Return the answer: the rates that are certified, of how many starts, for which objective and arrivals."""
         certified = [one.text(self.labels) for one in self.rates.values() if one.is_certified and one.is_highest]
         pending = next((one.pending for one in self.rates.values() if one.pending), 0)
-        arrivals = self.data.study.workload.arrivals
+        arrivals = self.run_data.study.workload.arrivals
         support = [f"Objective: {self.objective.text}; {arrivals} arrivals.", self._starts_sentence()]
-        if added := self.data.plan.added:
+        if added := self.run_data.plan.added:
             support.append(f"{added_blocks_text(added).capitalize()}: they do not count here.")
         if certified:
             headline = f"Certified: {join_words(certified)}, sustained by {self.share_text}."
@@ -124,5 +124,5 @@ def certified_rates_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     page = CertifiedRatesPage(load_run_data(study, run), baseline, metric, level)
-    certified_objective_of(page.data.study)
+    certified_objective_of(page.run_data.study)
     return page

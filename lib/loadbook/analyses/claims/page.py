@@ -205,9 +205,9 @@ def section(page: EffectsPage) -> Block:
     The section has the figure if a claim has a ratio, a table with one row per claim (sentence, numbers, outcome,
     check, evidence here and in the article's own numbers), and the source.
     """
-    published = page.data.study.published
+    published = page.run_data.study.published
     results = [
-        result for part in page.strata.values() for result in assess_claims(part.data, part.analysis, page.level)
+        result for part in page.strata.values() for result in assess_claims(part.run_data, part.analysis, page.level)
     ]
     if published is None or not results:
         return empty_section("Nothing published stands beside this study.")

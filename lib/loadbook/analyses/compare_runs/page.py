@@ -102,7 +102,7 @@ class ComparePage:
     ) -> None:
         compute.check_comparable(older, newer, metric, baseline)
         compute.check_not_copies(older, newer)
-        self.older, self.newer, self.data = older, newer, newer
+        self.older, self.newer, self.run_data = older, newer, newer
         self.baseline, self.level = baseline, level
         self.metric, _, self.statistic = (metric or newer.study.metric).partition(" ")
 

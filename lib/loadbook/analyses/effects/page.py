@@ -70,10 +70,11 @@ class EffectsPage(Page):
     @cached_property
     def strata(self) -> dict[str, EffectsPage]:
         """Condition -> its page, if the study analyses conditions separately; else {"": this page}."""
-        if self.data.study.stratify_by is None or self.baseline:
+        if self.run_data.study.stratify_by is None or self.baseline:
             return {"": self}
         return {
-            name: EffectsPage(part, metric=self.metric, level=self.level) for name, part in strata_of(self.data).items()
+            name: EffectsPage(part, metric=self.metric, level=self.level)
+            for name, part in strata_of(self.run_data).items()
         }
 
     @cached_property
@@ -124,7 +125,7 @@ class EffectsPage(Page):
     @property
     def _few_blocks_for_times(self) -> TellingBlocks | None:
         """Return the blocks for times if they are others than those for rates, and too few for a comparison."""
-        blocks = self.data.plan.mode.blocks_telling(self.data.plan, "latency")
+        blocks = self.run_data.plan.mode.blocks_telling(self.run_data.plan, "latency")
         return blocks if blocks.is_fixed and blocks.number < MIN_BLOCKS else None
 
     def effects(self) -> Block:
@@ -176,13 +177,13 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._latency_block)
 
     def _latency_block(self) -> Block:
-        table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
-        own: list[Content] = [note(sections.driver_latency_note(self.data)), table] if table.rows else []
+        table = sections.driver_latency_table(self.run_data, self.labels, LATENCY_METRICS, PERCENTILES)
+        own: list[Content] = [note(sections.driver_latency_note(self.run_data)), table] if table.rows else []
         if not self.panels:
             if own:
                 return Block(*own)
-            tools = " and ".join(self.data.tools)
-            if text := page_of(self.data.study).no_percentiles_text():
+            tools = " and ".join(self.run_data.tools)
+            if text := page_of(self.run_data.study).no_percentiles_text():
                 return Block(note(f"{tools}: {text}"))
             return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
         return Block(
@@ -200,14 +201,14 @@ class EffectsPage(Page):
         """The figure of the latency by percentile; without profiles if there are neither percentiles nor requests."""
         from loadbook.report.figures.latency import LatencyDistributionFigure
 
-        return LatencyDistributionFigure(self.analysis, tails.treatment_curves(self.data), self.panels)
+        return LatencyDistributionFigure(self.analysis, tails.treatment_curves(self.run_data), self.panels)
 
     @cached_property
     def latency_figure(self) -> LatencyFigure:
         """The figure of the latency percentiles."""
         from loadbook.report.figures.latency import LatencyFigure
 
-        tools, closed = self.data.tools, "closed" in set(self.data.trials["load_model"])
+        tools, closed = self.run_data.tools, "closed" in set(self.run_data.trials["load_model"])
         definition = f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
         if len(tools) == 1:
             definition = PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
@@ -219,12 +220,12 @@ class EffectsPage(Page):
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
         """Percentile -> its values and analysis; percentiles for which trials have too few requests are left out."""
         name, statistics = self._available_percentiles
-        values = {statistic: tails.measurable_values(self.data, name, statistic) for statistic in statistics}
+        values = {statistic: tails.measurable_values(self.run_data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
 
     def _tail_note(self) -> str:
         name, printed = self._available_percentiles
-        return tails.tail_note(self.data, name, list(self.panels), [p for p in printed if p not in self.panels])
+        return tails.tail_note(self.run_data, name, list(self.panels), [p for p in printed if p not in self.panels])
 
     @cached_property
     def _available_percentiles(self) -> tuple[str, list[str]]:
@@ -232,10 +233,10 @@ class EffectsPage(Page):
 
         Else it is one that most treatments have, as tools tell `latency_intended` of some loads only.
         """
-        measurements = self.data.measurements
+        measurements = self.run_data.measurements
         wanted = measurements["metric"].isin(LATENCY_METRICS) & measurements["statistic"].isin(PERCENTILES)
         totals = measurements[wanted & (measurements["driver"] == "*")]
-        treatments = totals["trial"].map(self.data.trials.set_index("trial")["treatment"])
+        treatments = totals["trial"].map(self.run_data.trials.set_index("trial")["treatment"])
         count = treatments.groupby(totals["metric"]).nunique()
         names = sorted(count.index, key=lambda name: (name != self.metric, -count[name], LATENCY_METRICS.index(name)))
         if not names:
@@ -264,7 +265,7 @@ class EffectsPage(Page):
             "sentences": sentences,
             "effects": self._interval_records(sentences),
             "next": self.next_line(),
-            "doubts": len(sections.doubt_messages(self.data)),
+            "doubts": len(sections.doubt_messages(self.run_data)),
             "metric": get_metric(self.metric).name,
             **checks,
             "check_states": states,
@@ -292,14 +293,14 @@ class EffectsPage(Page):
 
     def next_line(self) -> str:
         """Return how an unfinished run goes on, or else `open_step`; "" for replays and examples, without hosts."""
-        record = self.data.run_record
+        record = self.run_data.run_record
         if not record.is_finished:
             return record.run_command
-        return "" if record.replay or self.data.name in EXAMPLES else self.open_step()
+        return "" if record.replay or self.run_data.name in EXAMPLES else self.open_step()
 
     def open_step(self) -> str:
         """Return what would decide what the finished run left open, "" if nothing; subclasses override it."""
-        record = self.data.run_record
+        record = self.run_data.run_record
         return next_step(self.analysis, None if record.imported else record.run_command)
 
 

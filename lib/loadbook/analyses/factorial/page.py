@@ -95,10 +95,10 @@ class FactorialPage(EffectsPage):
     @cached_property
     def result(self) -> FactorialAnalysis:
         """The analysis of the effects of all factors and pairs on the page's metric."""
-        result = analyse_factorial(self.data, metric=self.metric, level=self.level)
+        result = analyse_factorial(self.run_data, metric=self.metric, level=self.level)
         if result is None:
-            hint = f"its notebook is {self.data.study.notebooks[0]}: docs/factorial.md"
-            raise UsageError(f"study {self.data.study.name!r} has no [factorial]", hint)
+            hint = f"its notebook is {self.run_data.study.notebooks[0]}: docs/factorial.md"
+            raise UsageError(f"study {self.run_data.study.name!r} has no [factorial]", hint)
         return result
 
     @property
@@ -108,7 +108,7 @@ class FactorialPage(EffectsPage):
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Return the answer about single factors and pairs, with the number of factors per verdict."""
-        errors = count_factorial_errors(self.data)
+        errors = count_factorial_errors(self.run_data)
         error_lines: tuple[str, ...] = ()
         if errors and any(e.kind == "more" and len(e.names) == 1 for e in errors.effects):
             error_lines = tuple(sentences.factorial_error_sentences(errors, self.result.factor_labels)[1:2])
@@ -142,20 +142,20 @@ class FactorialPage(EffectsPage):
 
     def errors(self) -> Block:
         """Show which factors or pairs cause errors, and below that the errors of every combination."""
-        errors = count_factorial_errors(self.data)
+        errors = count_factorial_errors(self.run_data)
         lines = sentences.factorial_error_sentences(errors, self.result.factor_labels)
         default = super().errors()
         return Block(BulletList(lines, css="doubts", bullet=""), default, data=default.data)
 
     def next_step(self) -> Block:
         """Show proposed next runs: splitting groups with an effect, separating confounded pairs, adding blocks."""
-        lines, study = follow_up_study(self.data.study, self.result)
+        lines, study = follow_up_study(self.run_data.study, self.result)
         file = (Paragraph("This study does it (", Code(study[0]), "):"), Preformatted(study[1])) if study else ()
         return Block(lines_list(lines or [NOTHING_OPEN]), *file)
 
     def open_step(self) -> str:
         """Return the first of the next steps; "" if nothing is open."""
-        return "".join(follow_up_study(self.data.study, self.result)[0][:1])
+        return "".join(follow_up_study(self.run_data.study, self.result)[0][:1])
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:

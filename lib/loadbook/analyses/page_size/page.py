@@ -99,14 +99,14 @@ class PageSizePage(EffectsPage):
     @cached_property
     def result(self) -> PageSizeResult:
         """The curves, bottlenecks and tiers of the run, on the page's metric."""
-        if self.data.study.page_size_factor is None:
-            study = self.data.study
+        if self.run_data.study.page_size_factor is None:
+            study = self.run_data.study
             raise UsageError(
                 f"no factor of study {study.name!r} sets page_bytes", f"its notebook is {study.notebooks[0]}"
             )
         if not self.is_of_rate:
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
-        return analyse_page_sizes(self.data, self.metric, self.level)
+        return analyse_page_sizes(self.run_data, self.metric, self.level)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Return the answer: the size from which on the network is the limit, and the knees of the curves."""
@@ -159,13 +159,13 @@ class PageSizePage(EffectsPage):
         """Return what a run without verdict needs, or else how the link's rate becomes known; "" if nothing is open."""
         if neutral_headline(self.analysis):
             return super().open_step()
-        if self.data.run_record.imported or self.result.link_bytes_per_s is not None:
+        if self.run_data.run_record.imported or self.result.link_bytes_per_s is not None:
             return ""
         return "set link_mbit of the hosts in the hosts file, and run again (in the lab, as root: page-size-tps-link)"
 
     def jmeter(self) -> Block:
         """Show the results under JMeter's own column names, if JMeter measured."""
-        tables = jmeter_tables(self.data, self.labels)
+        tables = jmeter_tables(self.run_data, self.labels)
         if tables is None:
             return empty_section("JMeter measured nothing here.")
         by_label, by_trial = tables

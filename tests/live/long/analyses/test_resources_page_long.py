@@ -35,5 +35,5 @@ def test_resources_page_includes_machines_whose_traces_were_added_later(data):
     assert known["edge"] == {"roles": ["balancer"], "cpus": None}
     page = ResourcesPage(without(data, traces=more))
     assert "balancer (edge)" in page.saturation().text
-    assert set(bottleneck_by_treatment(saturation_of_run(page.data)).values()) <= {"C", "W"}
+    assert set(bottleneck_by_treatment(saturation_of_run(page.run_data)).values()) <= {"C", "W"}
     assert page.blocks().text
