@@ -20,6 +20,8 @@ from mock_project import Arm, make_project
 from recorded_run import STUDY, ingested_run
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+
+
 def effects(root: Path) -> Any:
     return EffectsPage(load_run(ingested_run(root), STUDY))
 
