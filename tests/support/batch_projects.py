@@ -55,8 +55,8 @@ def batch_file(layout: Layout, *entries: str) -> Path:
 
 def kept(layout: Layout) -> dict[str, Any]:
     """Return what the batch has kept of its entries."""
-    said: dict[str, Any] = json.loads((layout.batch("nightly") / "batch.json").read_text())
-    return said
+    printed: dict[str, Any] = json.loads((layout.batch("nightly") / "batch.json").read_text())
+    return printed
 
 
 def project_of_a_site(root: Path) -> Layout:

@@ -93,13 +93,13 @@ class Chrome:
     def complaints(self) -> list[str]:
         """Return the errors in the console, the log and the network since the page was opened."""
         self.value("1")
-        said = []
+        printed = []
         for event in self.events:
             if event.get("method") in ("Runtime.exceptionThrown", "Network.loadingFailed"):
-                said.append(json.dumps(event["params"])[:300])
+                printed.append(json.dumps(event["params"])[:300])
             if event.get("method") == "Log.entryAdded":
-                said.append(event["params"]["entry"]["text"])
-        return said
+                printed.append(event["params"]["entry"]["text"])
+        return printed
 
     def requests(self) -> list[str]:
         """Return every URL that the page requested, without data URIs."""

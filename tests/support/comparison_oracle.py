@@ -241,9 +241,9 @@ def decide(one: Expected, margin: float, higher: bool) -> str:
         return "invalid"
     m = math.log1p(margin)
     above, below = (end is not None and sign * end > TINY for sign, end in zip((1, -1), one.ci95, strict=True))
-    shown = (above or below) and (one.p_adjusted is None or one.p_adjusted < 0.05)
+    displayed = (above or below) and (one.p_adjusted is None or one.p_adjusted < 0.05)
     inside = None not in one.ci90 and one.ci90[0] > -m + TINY and one.ci90[1] < m - TINY
-    if shown:
+    if displayed:
         return "small" if inside else "better" if (one.estimate > 0) == higher else "worse"
     return "equivalent" if inside else "undecided"
 

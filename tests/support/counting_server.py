@@ -12,18 +12,18 @@ class Counter:
     """A server that counts who asks; `of` gives texts of the corpus its address."""
 
     def __init__(self) -> None:
-        asked: list[str] = []
+        requested: list[str] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                asked.append(self.path)
+                requested.append(self.path)
                 self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:
                 pass
 
-        self.asked = asked
+        self.requested = requested
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -103,8 +103,8 @@ class Reader:
         monkeypatch.chdir(self.root)
         capfd.readouterr()
         code = exit_code(monkeypatch, *words[1:])
-        said = capfd.readouterr()
-        self._must_be(command, code, said.out + said.err)
+        printed = capfd.readouterr()
+        self._must_be(command, code, printed.out + printed.err)
         return None
 
 

@@ -45,21 +45,21 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
             hold(questions(phases, alias, host.workdir), seen, f"{alias}, {trial.treatment}")
 
 
-def hold(shown: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) -> None:
+def hold(displayed: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) -> None:
     """Assert that the shown commands equal the executed ones; of a job, a transcript has only the last step."""
-    extra = {words for words in seen - shown if not any(word.startswith(BUILDING) for word in words)}
+    extra = {words for words in seen - displayed if not any(word.startswith(BUILDING) for word in words)}
     assert not extra, f"{where}: asked and not shown: {extra}"
-    lacking = {words for words in shown - seen if words[0] != "start" and not set(MAKING) & set(words)}
+    lacking = {words for words in displayed - seen if words[0] != "start" and not set(MAKING) & set(words)}
     assert not lacking, f"{where}: shown and not asked: {lacking}"
 
 
 def questions(phases: list[tuple[str, list[DryRunStep]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
     """Return the commands for a host in these phases of a dry run, in the form of a transcript."""
     own = [step for _, steps in phases for step in steps if step.alias == alias]
-    return {words for step in own if (words := asked(step, workdir))}
+    return {words for step in own if (words := requested(step, workdir))}
 
 
-def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
+def requested(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
     """Return a step of a dry run in the form of a transcript; None if transcripts do not record it."""
     words = step.args
     if words == CLOCK_COMMAND:

@@ -45,9 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or report.outcome != "passed":
-        said = [str(value) for name, value in report.user_properties if name == "seen"]
+        printed = [str(value) for name, value in report.user_properties if name == "seen"]
         for number in [value for name, value in report.user_properties if name == "fault"]:
-            _seen[number][report.nodeid] = [report.outcome, *said]
+            _seen[number][report.nodeid] = [report.outcome, *printed]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -74,8 +74,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _told(seen: list[list[str]]) -> str:
     """Return the results of a case: outcomes of its tests, and their observations (record_property "seen")."""
     outcomes = Counter(outcome for outcome, *_ in seen)
-    said = dict.fromkeys(text for _, *texts in seen for text in texts)
-    told = ", ".join(
+    printed = dict.fromkeys(text for _, *texts in seen for text in texts)
+    reported = ", ".join(
         f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "skipped", "failed") if outcomes[outcome]
     )
-    return "; ".join([("FAILED: " if outcomes["failed"] else "as expected: ") + told, *said])
+    return "; ".join([("FAILED: " if outcomes["failed"] else "as expected: ") + reported, *printed])

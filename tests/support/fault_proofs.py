@@ -65,8 +65,8 @@ def written(text: str) -> str:
 
 def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
     tests = {proof for number in numbers for proof in found.get(number, ())}
-    said = f"case{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    return f"*{len(tests) or 'None yet'} test{'s' if len(tests) != 1 else ''}: {said}.*"
+    printed = f"case{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    return f"*{len(tests) or 'None yet'} test{'s' if len(tests) != 1 else ''}: {printed}.*"
 
 
 def cases_page() -> str:

@@ -59,5 +59,5 @@ def must_be_complete(figure: str, case: str) -> None:
     assert len(made.alt_text) > 40 and made.caption in made.alt_text
     own = [w for label in mock(case).labels.values() for w in label.split()]
     for text in (made.caption, made.help, made.alt_text):
-        said = FORBIDDEN.search(text)
-        assert said is None or said.group() in own, text
+        printed = FORBIDDEN.search(text)
+        assert printed is None or printed.group() in own, text

@@ -30,13 +30,13 @@ def rows(there: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def write(there: Path, said: Sequence[Mapping[str, object]]) -> Path:
+def write(there: Path, printed: Sequence[Mapping[str, object]]) -> Path:
     """Write a folder's conditions file; the keys of the first row are the columns."""
     path = there / "conditions.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(said[0]), restval="")
+        writer = csv.DictWriter(file, list(printed[0]), restval="")
         writer.writeheader()
-        writer.writerows(said)
+        writer.writerows(printed)
     return path
 
 

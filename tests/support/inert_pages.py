@@ -30,4 +30,4 @@ def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
     assert chrome.value("document.scripts.length") == 0
     assert chrome.value("location.href") == page.as_uri()
     assert chrome.value("document.querySelectorAll('iframe,object,embed,link,base,form').length") == 0
-    assert counter.asked == []
+    assert counter.requested == []

@@ -17,7 +17,7 @@ def capture(name: str) -> bytes:
     return (FIXTURES / "jmeter" / f"{name}.out.jtl").read_bytes()
 
 
-def told(summary: Summary, tally: Tally | None = None) -> dict[str, Any]:
+def reported(summary: Summary, tally: Tally | None = None) -> dict[str, Any]:
     """Return the counts and times of a summary's total, or of one label, as a dict."""
     total = tally or summary.total()
     times = total.latency

@@ -88,7 +88,7 @@ class Notebook:
             time.sleep(0.5)
         raise AssertionError(f"after {wait_s} s: {json.dumps(found)[:2000]}")
 
-    def told(self, what: str) -> None:
+    def reported(self, what: str) -> None:
         """Execute JavaScript of the notebook panel, such as `context.save()`."""
         page = "[...window.jupyterapp.shell.widgets('main')].find(one => one.context && one.content.widgets)"
         self.chrome.value(f"void {page}.{what}")

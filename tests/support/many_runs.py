@@ -38,14 +38,14 @@ def add(
     run = time.strftime("%Y%m%d-%H%M%S", time.gmtime(at))
     layout = make_project(root, arms(effect), run=run, blocks=8, traces=False, doubt=None, dice=round(at) % 9973)
     paths = layout.run(STUDY, run)
-    told, plan = read_json(paths.run_json), read_json(paths.plan_json)
+    reported, plan = read_json(paths.run_json), read_json(paths.plan_json)
     facts = {path: read_json(path) for path in paths.facts.glob("*.json")}
-    told |= {"started": at, "ended": at + 600}
+    reported |= {"started": at, "ended": at + 600}
     for fact in facts.values():
         fact["machine"] = {"value": machine, "kind": "identity"}
     if change:
-        change(told, plan, {path.stem: fact for path, fact in facts.items()})
-    for path, content in [(paths.run_json, told), (paths.plan_json, plan), *facts.items()]:
+        change(reported, plan, {path.stem: fact for path, fact in facts.items()})
+    for path, content in [(paths.run_json, reported), (paths.plan_json, plan), *facts.items()]:
         write_json(path, content)
     if ended:
         with Ledger(paths.ledger) as ledger:
@@ -62,22 +62,27 @@ def nights(root: Path, number: int, effect: Callable[[int], float] = lambda k: 0
     return Layout(root)
 
 
-def kernel(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
+def kernel(reported: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
     """Edit a run's facts: another kernel on every host."""
     for fact in facts.values():
         fact["kernel"]["value"] = "6.12.0"
 
 
-def margin(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
+def margin(reported: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
     """Edit a run's plan: another margin."""
     plan["study_spec"]["margin"] = 0.05
 
 
-def replay(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
+def replay(reported: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
     """Edit a run's record: a replay of recorded answers, without new measurements."""
-    told["replay"] = "20260101-010000"
+    reported["replay"] = "20260101-010000"
 
 
-def imported(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
+def imported(reported: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
     """Edit a run's record: imported results without times."""
-    told["imported"] = {"at": told["started"], "timed": False, "folder": "theirs", "conditions": "conditions.csv"}
+    reported["imported"] = {
+        "at": reported["started"],
+        "timed": False,
+        "folder": "theirs",
+        "conditions": "conditions.csv",
+    }

@@ -200,7 +200,7 @@ class Ran:
     def gates(self, level: str = "invalid") -> set[str]:
         return {row["name"] for row in self.table("problems") if row["level"] == level}
 
-    def said(self, name: str) -> str:
+    def printed(self, name: str) -> str:
         """Return the message with this name in the table of problems."""
         return " ".join(row["message"] for row in self.table("problems") if row["name"] == name)
 
@@ -216,9 +216,9 @@ class Rig:
     def fake(self, tool: str, body: str, probe: str = "-v") -> None:
         """Install a fake tool, a shell script `body`, on the PATH; the real tool answers the version probe."""
         real = shutil.which(tool)
-        asked = f'[ "$1" != {probe} ] || exec {real} {probe}\n' if real else ""
+        requested = f'[ "$1" != {probe} ] || exec {real} {probe}\n' if real else ""
         path = self.bin / tool
-        path.write_text(f"#!/bin/sh\nreal={real}\n{asked}{body}\n")
+        path.write_text(f"#!/bin/sh\nreal={real}\n{requested}{body}\n")
         path.chmod(0o755)
 
     def study(

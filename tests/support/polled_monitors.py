@@ -24,9 +24,9 @@ class Counted:
 
 def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
     """Ask until there are four answers, or it has ended early."""
-    asked = connect_monitor(host, entry, source)
-    assert asked is not None
-    counted = Counted(asked)
+    requested = connect_monitor(host, entry, source)
+    assert requested is not None
+    counted = Counted(requested)
     poller = Poller(source, counted, 0.1)
     wait_until(lambda: counted.answers >= 4 or poller.problem)
     data = poller.stop()

@@ -17,7 +17,7 @@ def page_html(page: Any) -> str:
     for k, cell in enumerate(book.cells):
         last = cell.source.splitlines()[-1]
         if cell.cell_type == "code" and last.startswith("page."):
-            shown = getattr(page, last.removeprefix("page.").removesuffix("()"))()
-            data = new_output("execute_result", data=shown._repr_mimebundle_())
+            displayed = getattr(page, last.removeprefix("page.").removesuffix("()"))()
+            data = new_output("execute_result", data=displayed._repr_mimebundle_())
             book.cells[k] = new_code_cell(cell.source, outputs=[data])
     return html.to_html(book, page.run_data.study.question, [("All studies", "index.html")])

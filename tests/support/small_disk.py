@@ -55,13 +55,13 @@ def command(folder: Path, *words: str) -> tuple[int, str]:
 
     os.environ["LOADBOOK_HOME"] = str(folder / "home")
     sys.argv = ["loadbook", *words]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(io.StringIO()):
         try:
             main()
         except SystemExit as stop:
-            return int(stop.code or 0), said.getvalue()
-    return 0, said.getvalue()
+            return int(stop.code or 0), printed.getvalue()
+    return 0, printed.getvalue()
 
 
 def filled_at(folder: Path, place: str, nth: int) -> Callable[[], None]:
@@ -107,14 +107,14 @@ def run_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
     before = snapshot(recorded)
     words = ["run", STUDY, "--new", "--blocks", "2", "--hosts", str(recorded / "hosts.toml")]
     undo = filled_at(folder, place, int(nth))
-    code, said = command(folder, *words)
+    code, printed = command(folder, *words)
     undo()
     names = [p.name for p in layout.study_raw(STUDY).rglob("*") if p.name != FILLER]
     published = published_trials(layout)
     (folder / FILLER).unlink()
     again, more = command(folder, *[word for word in words if word != "--new"])
     print(json.dumps({
-        "code": code, "said": said, "again": again, "more": more, "parts": [n for n in names if n.endswith(".part")],
+        "code": code, "said": printed, "again": again, "more": more, "parts": [n for n in names if n.endswith(".part")],
         "published": published, "old_changed": before != snapshot(recorded),
         "runs": layout.runs(STUDY), "verify": command(folder, "verify", STUDY), "states": states_of(layout),
     }))  # fmt: skip
@@ -150,13 +150,13 @@ def ingest_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
     before = snapshot(tables)
     shutil.rmtree(tables / ".ingest")
     undo = filled_at(folder, place, int(nth))
-    code, said = command(folder, "ingest", STUDY)
+    code, printed = command(folder, "ingest", STUDY)
     undo()
     kept = {name: digest for name, digest in snapshot(tables).items() if not name.startswith(".ingest")}
     (folder / FILLER).unlink()
     again, more = command(folder, "ingest", STUDY)
     print(json.dumps({
-        "code": code, "said": said, "again": again, "more": more, "same": snapshot(tables) == before,
+        "code": code, "said": printed, "again": again, "more": more, "same": snapshot(tables) == before,
         "whole": all(kept[name] == before[name] for name in kept), "left": sorted(kept),
     }))  # fmt: skip
 
@@ -169,13 +169,13 @@ def report_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
     assert command(folder, "report", STUDY)[0] == 0
     before = snapshot(layout.reports)
     undo = filled_at(folder, place, int(nth))
-    code, said = command(folder, "report", STUDY)
+    code, printed = command(folder, "report", STUDY)
     undo()
     kept = snapshot(layout.reports)
     (folder / FILLER).unlink()
     again, more = command(folder, "report", STUDY)
     print(json.dumps({
-        "code": code, "said": said, "again": again, "more": more, "before": before, "kept": kept,
+        "code": code, "said": printed, "again": again, "more": more, "before": before, "kept": kept,
     }))  # fmt: skip
 
 

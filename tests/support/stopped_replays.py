@@ -77,9 +77,9 @@ def replay(
         if wish.get("until") and event.kind == "trial-ended" and event.block == wish["until"]:
             raise KeyboardInterrupt
 
-    asked = {key: value for key, value in wish.items() if key != "until"}
+    requested = {key: value for key, value in wish.items() if key != "until"}
     try:
-        run = run_study(layout, RunRequest(name, run_of(layout) / "hosts.toml", **asked), on_event=hear)
+        run = run_study(layout, RunRequest(name, run_of(layout) / "hosts.toml", **requested), on_event=hear)
     except KeyboardInterrupt:
         run = layout.resolve_run(name)
     return layout.run(name, run), notes

@@ -14,17 +14,17 @@ def two(tmp_path_factory):
     return nights(tmp_path_factory.mktemp("two"), 2)
 
 
-def made(layout, said):
+def made(layout, printed):
     with SharedKernel() as kernel:
-        return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120, kernel)
+        return history_report.build_history_page(layout, STUDY, "Which one?", printed.append, 120, kernel)
 
 
 def test_history_page_of_two_runs_has_figure_and_links(two, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(two.root))
-    said = []
-    (page,), failed = made(two, said)
+    printed = []
+    (page,), failed = made(two, printed)
     assert failed == []
-    assert said == [f"{STUDY}: notebook history, 2 runs"]
+    assert printed == [f"{STUDY}: notebook history, 2 runs"]
     html = page.read_text(encoding="utf-8")
     assert html.count("data:image/svg+xml,") == 1
     assert "<script" not in html

@@ -24,12 +24,12 @@ def site(layout):
 
 def test_report_all_lists_every_study_with_duration_or_reason_of_failure(site):
     assert site.exit_code == 3
-    said = {line.split("\t")[0]: line.split("\t")[1] for line in site.output.splitlines() if "\t" in line}
-    assert list(said) == [NAME, "other-smoke", "torn-smoke"]
-    assert said[NAME].startswith("run ")
-    assert said["other-smoke"].startswith("not run: ")
-    assert "torn.toml: " in said["torn-smoke"]
-    assert "more)" in said["torn-smoke"]
+    printed = {line.split("\t")[0]: line.split("\t")[1] for line in site.output.splitlines() if "\t" in line}
+    assert list(printed) == [NAME, "other-smoke", "torn-smoke"]
+    assert printed[NAME].startswith("run ")
+    assert printed["other-smoke"].startswith("not run: ")
+    assert "torn.toml: " in printed["torn-smoke"]
+    assert "more)" in printed["torn-smoke"]
     assert site.output.splitlines()[-1].startswith("runs ")
 
 

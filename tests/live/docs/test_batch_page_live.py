@@ -30,5 +30,5 @@ def test_batch_page_systemd_units_are_valid(tmp_path):
     assert len(names) == 2
     words, folder = ["systemd-analyze", "verify", "--user", *names], {"XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=os.environ | folder)
-    said = [line for line in done.stderr.splitlines() if "loadbook" in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    printed = [line for line in done.stderr.splitlines() if "loadbook" in line]
+    assert (done.returncode, printed) == (0, []), done.stderr

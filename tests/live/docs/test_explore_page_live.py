@@ -31,10 +31,10 @@ def test_every_call_of_the_table_works_on_the_example(home, monkeypatch, tmp_pat
     cells = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `run")]
     calls = [call for cell in cells for call in re.findall(r"`([^`]+)`", cell)]
     roots = {True: "run.plot", False: "run"}  # of `.traces(trial="t0007")`, a figure, and of `.traces`, a frame
-    asked = [call if call[0] != "." else roots["(" in call] + call for call in calls if ".save" not in call]
-    assert len(asked) >= 15 and "run.against()" in asked
-    asked.remove("run.against()")  # the example is one run
-    for call in asked:
+    requested = [call if call[0] != "." else roots["(" in call] + call for call in calls if ".save" not in call]
+    assert len(requested) >= 15 and "run.against()" in requested
+    requested.remove("run.against()")  # the example is one run
+    for call in requested:
         assert eval(call, names) is not None, call
     assert isinstance(names["lb"], type(lb))
 

@@ -62,25 +62,25 @@ def closed_ports(lab: Lab, alias: str, ports: str) -> Iterator[None]:
 @pytest.mark.root
 def test_ports_behind_a_firewall_are_named_by_the_doctor_and_make_trials_plain(spaces, layout, monkeypatch, capsys):
     with closed_ports(spaces, "web", "81-99"):  # the first treatment's port is 80
-        code, said = doctor(monkeypatch, capsys, spaces)
+        code, printed = doctor(monkeypatch, capsys, spaces)
         events = []
         run = run_study(layout, RunRequest("small", spaces.hosts_file), on_event=events.append)
     assert code == 0
-    assert "? web ports host driver cannot connect to port 83 of host web, which treatment again would use" in said
-    assert 'or run plain trials (execution = "plain")' in said
+    assert "? web ports host driver cannot connect to port 83 of host web, which treatment again would use" in printed
+    assert 'or run plain trials (execution = "plain")' in printed
     assert any("instead of interleaved: host driver cannot connect to port" in event.message for event in events)
     records = [trial_record.read_trial(folder) for folder in layout.run("small", run).trials.iterdir()]
     assert [(record.status, record.interleaved) for record in records] == [("ok", None)] * 2
-    code, said = doctor(monkeypatch, capsys, spaces)
-    assert "for all treatments at once: driver reaches them" in said
+    code, printed = doctor(monkeypatch, capsys, spaces)
+    assert "for all treatments at once: driver reaches them" in printed
 
 
 def test_doctor_states_memory_and_ports_of_all_treatments_at_once(lab, layout, monkeypatch, capsys):
-    code, said = doctor(monkeypatch, capsys, lab)
+    code, printed = doctor(monkeypatch, capsys, lab)
     assert code == 0
-    assert "ok driver memory 2 load generators at once, about 32.0 MiB" in said
-    assert "ok web memory 2 services at once, about 64.0 MiB" in said
-    assert "ok web ports 1" in said and "for all treatments at once: driver reaches them" in said
+    assert "ok driver memory 2 load generators at once, about 32.0 MiB" in printed
+    assert "ok web memory 2 services at once, about 64.0 MiB" in printed
+    assert "ok web ports 1" in printed and "for all treatments at once: driver reaches them" in printed
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", 'blocks = 1\nexecution = "plain"'))
     assert "at once" not in doctor(monkeypatch, capsys, lab)[1]
 

@@ -27,7 +27,7 @@ def test_background_load_script_works_on_a_real_host(shell, tmp_path):
         )
     apt.kill()
     apt.wait()
-    said = list(parse_background_load(done.stdout, 1000, 1e6))
-    assert f"1 connections to port {int(port, 16)} are open, which are not ours" in said
-    assert any(line.startswith("a package manager is at work: apt-get") for line in said)
-    assert any(line.startswith("apt-daily.timer starts a package manager in") for line in said)
+    printed = list(parse_background_load(done.stdout, 1000, 1e6))
+    assert f"1 connections to port {int(port, 16)} are open, which are not ours" in printed
+    assert any(line.startswith("a package manager is at work: apt-get") for line in printed)
+    assert any(line.startswith("apt-daily.timer starts a package manager in") for line in printed)

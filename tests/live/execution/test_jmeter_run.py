@@ -71,8 +71,8 @@ def test_jmeter_run_is_measured_and_ingested(jmeter: None, lab: Lab, tmp_path: P
 
 def test_jmeter_installed_beside_the_lab_takes_precedence(lab: Lab, connect_lab: Callable[..., RemoteHost]) -> None:
     home = os.environ.get("JMETER_HOME") or lab.folder.parent / "jmeter"
-    said = connect_lab().run(["sh", "-c", 'echo "$PATH"'], timeout_s=20).stdout.decode()
-    assert said.startswith(f"{home}/bin:") and ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin:" in said
+    printed = connect_lab().run(["sh", "-c", 'echo "$PATH"'], timeout_s=20).stdout.decode()
+    assert printed.startswith(f"{home}/bin:") and ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin:" in printed
 
 
 def test_jmeter_warm_up_ends_with_all_its_processes(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def layout(tmp_path):
     return Layout(tmp_path)
 
 
-def asked(host: Host, text: str) -> str:
+def requested(host: Host, text: str) -> str:
     return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode()
 
 
@@ -91,10 +91,10 @@ def test_namespace_run_applies_kernel_changes_and_reverts_them(spaces, layout):
         served = {s["host"]: s["counters_after"]["requests"] for s in record["services"] if s["role"] == "web"}
         assert all(served.values()) and len(served) == 2
     web = connect(spaces.hosts_file, "web", "after")
-    assert asked(web, "cat /proc/sys/net/core/somaxconn").strip() not in ("512", "64")
-    assert vip not in asked(web, "ip -o addr; nft list tables")
+    assert requested(web, "cat /proc/sys/net/core/somaxconn").strip() not in ("512", "64")
+    assert vip not in requested(web, "ip -o addr; nft list tables")
     # all labs of a machine share its groups, which are named after the address of a host
-    groups = asked(web, "ls /sys/fs/cgroup/cpu /sys/fs/cgroup 2>/dev/null || :")
+    groups = requested(web, "ls /sys/fs/cgroup/cpu /sys/fs/cgroup 2>/dev/null || :")
     addresses = [read_hosts(spaces.hosts_file).hosts[alias].address for alias in ("web", "web-2")]
     assert not [name for address in addresses if (name := f"loadbook-{address}-") in groups]
     web.close()

@@ -67,42 +67,42 @@ def doctor(lab, tmp_path, monkeypatch, capsys):
 
 
 def test_doctor_checks_only_what_the_study_needs(doctor):
-    code, said = doctor("aa")
+    code, printed = doctor("aa")
     assert code == 0
-    assert "all 2 treatments have their hosts" in said
-    assert "/wrk" in said
-    assert "httperf" not in said
-    assert "delay" not in said
+    assert "all 2 treatments have their hosts" in printed
+    assert "/wrk" in printed
+    assert "httperf" not in printed
+    assert "delay" not in printed
 
 
 def test_doctor_names_missing_permissions_and_the_delay_method(doctor):
-    code, said = doctor("delayed")
+    code, printed = doctor("delayed")
     assert code == 3
-    assert "needs sysctl" in said
-    assert "made in userspace by delay-line" in said
-    assert "nofile = 9999999 is refused" in said
+    assert "needs sysctl" in printed
+    assert "made in userspace by delay-line" in printed
+    assert "nofile = 9999999 is refused" in printed
 
 
 def test_doctor_names_a_role_without_hosts(doctor):
-    code, said = doctor("aa", ('roles = ["web"]', 'roles = ["app"]'))
+    code, printed = doctor("aa", ('roles = ["web"]', 'roles = ["app"]'))
     assert code == 3
-    assert "no host has the role 'web'" in said
+    assert "no host has the role 'web'" in printed
 
 
 def test_doctor_checks_the_monitors_of_the_study(doctor):
-    code, said = doctor("watched", ('roles = ["web"]', 'roles = ["web"]\nexporter_port = 0\nmunin_port = 1'))
+    code, printed = doctor("watched", ('roles = ["web"]', 'roles = ["web"]\nexporter_port = 0\nmunin_port = 1'))
     assert code == 3
-    assert "source munin does not answer" in said and "apt-get install munin-node" in said
-    assert "the hosts file says that it has none" in said
+    assert "source munin does not answer" in printed and "apt-get install munin-node" in printed
+    assert "the hosts file says that it has none" in printed
 
 
 def test_doctor_checks_configurations_and_ports_as_a_run_does_and_leaves_nothing(doctor, lab):
     before = files_of(lab, "web")
-    code, said = doctor("aa")
+    code, printed = doctor("aa")
     assert code == 0
-    assert "ok web configuration of web nginx accepts it in every treatment" in said
-    assert re.search(r"(ok|\?) web other programs (no other program uses it now|other programs use )", said)
-    assert "ok web room for the run disk, and ports that are free: 18080" in said
+    assert "ok web configuration of web nginx accepts it in every treatment" in printed
+    assert re.search(r"(ok|\?) web other programs (no other program uses it now|other programs use )", printed)
+    assert "ok web room for the run disk, and ports that are free: 18080" in printed
     assert files_of(lab, "web") == before
 
 
@@ -110,11 +110,11 @@ def test_doctor_finds_a_configuration_that_nginx_refuses_and_names_the_cure(doct
     studies = tmp_path / "home" / "studies"
     (studies / "own.toml").write_text(OWN)
     (studies / "own.conf").write_text("load_module modules/ngx_none.so;\nevents {}\n")
-    code, said = doctor("own")
+    code, printed = doctor("own")
     assert code == 3
-    assert said.count("dlopen()") == 1 and said.count("ngx_none.so") == 2, "the error once, with its two paths"
-    assert "MISSING web configuration of web treatments baseline, again, role web: host web: nginx refuses" in said
-    assert "give the module an absolute path" in said
+    assert printed.count("dlopen()") == 1 and printed.count("ngx_none.so") == 2, "the error once, with its two paths"
+    assert "MISSING web configuration of web treatments baseline, again, role web: host web: nginx refuses" in printed
+    assert "give the module an absolute path" in printed
     assert exit_code(monkeypatch, "run", "own", "--hosts", str(lab.hosts_file)) == 3
     refusal = capsys.readouterr().err
     assert refusal.count("dlopen()") == 1 and "doctor" not in refusal
@@ -124,20 +124,20 @@ def test_doctor_finds_a_configuration_that_nginx_refuses_and_names_the_cure(doct
 def test_doctor_finds_a_port_in_use(doctor, lab):
     web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
     with socket.create_server((web["address"], web["service_port"])):
-        code, said = doctor("aa")
+        code, printed = doctor("aa")
     assert code == 3
-    assert f"MISSING web room for the run host web: port {web['service_port']} is in use" in said
+    assert f"MISSING web room for the run host web: port {web['service_port']} is in use" in printed
 
 
 def test_doctor_takes_no_ports_on_a_host_that_a_run_uses(doctor, lab):
     run = connect(lab.hosts_file, "web", "other", lock_request=LockRequest("study", "other"))
     try:
-        code, said = doctor("aa")
+        code, printed = doctor("aa")
     finally:
         run.close()
     assert code == 0
-    assert "ports and configurations were not checked" in said and "ask again after its end" in said
-    assert "nginx accepts it" not in said and "for all treatments at once" not in said
+    assert "ports and configurations were not checked" in printed and "ask again after its end" in printed
+    assert "nginx accepts it" not in printed and "for all treatments at once" not in printed
 
 
 def files_of(lab, alias):

@@ -39,8 +39,8 @@ def test_restore_command_restores_files_and_reports(own, monkeypatch, capsys):
     left_by_a_crash(own)
     command = ("restore", "--hosts", str(own.hosts_file))
     assert exit_code(monkeypatch, *command) == 0
-    said = f"web\tput back {own.tree} (nginx runs with its own files again)\n"
-    assert capsys.readouterr().out == f"driver\tnothing was left\n{said}"
+    printed = f"web\tput back {own.tree} (nginx runs with its own files again)\n"
+    assert capsys.readouterr().out == f"driver\tnothing was left\n{printed}"
     own.must_be_as_before()
     assert exit_code(monkeypatch, *command, "web") == 0
     assert capsys.readouterr().out == "web\tnothing was left\n"

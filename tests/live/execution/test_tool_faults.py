@@ -58,7 +58,7 @@ def test_trial_with_slow_truncated_or_reset_responses_is_invalid(rig, mood, load
     assert status == "invalid"
     assert words in reason
     assert gate in ran.gates()
-    assert words in ran.said(gate)
+    assert words in ran.printed(gate)
 
 
 @pytest.mark.fault(23)
@@ -89,10 +89,10 @@ def test_httperf_trial_with_refused_connections_is_invalid(rig, record_property)
 )
 def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, load, record_property):
     """What the real tools printed in a namespace of few ports (see the root test) is printed again."""
-    said = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
-    code = said["rc"].read_text().strip() if said["rc"].exists() else "0"
-    shown = f"cat {said['stdout']}; [ ! -e {said['stderr']} ] || cat {said['stderr']} >&2; exit {code}"
-    rig.fake(tool, shown, probe="-V")
+    printed = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
+    code = printed["rc"].read_text().strip() if printed["rc"].exists() else "0"
+    displayed = f"cat {printed['stdout']}; [ ! -e {printed['stderr']} ] || cat {printed['stderr']} >&2; exit {code}"
+    rig.fake(tool, displayed, probe="-V")
     ran = rig.run(load)
     ((status, reason),) = ran.ends
     assert status == "invalid", reason
@@ -109,7 +109,7 @@ def test_trial_below_its_offered_rate_is_invalid(rig, record_property):
     assert "failed on the driver itself" in reason
     assert "driver_limits" in ran.gates()
     assert "offered_shortfall" in ran.gates("doubt")
-    record_property("seen", ran.said("offered_shortfall").split(":")[0])
+    record_property("seen", ran.printed("offered_shortfall").split(":")[0])
 
 
 def strike(rig: Rig, sign: int) -> threading.Thread:

@@ -53,9 +53,9 @@ def test_import_page_example_prints_the_documented_output(call):
     ]  # fmt: skip
     for command, printed in EXAMPLES[:2]:
         assert same(call(command)) == same(printed)
-    said = same(call(EXAMPLES[2][0])).splitlines()
-    assert said[:3] == EXAMPLES[2][1].splitlines()
-    assert said[3].startswith("report: ") and said[3].endswith("by-hand.html")
+    printed = same(call(EXAMPLES[2][0])).splitlines()
+    assert printed[:3] == EXAMPLES[2][1].splitlines()
+    assert printed[3].startswith("report: ") and printed[3].endswith("by-hand.html")
 
 
 def test_report_of_an_import_names_its_source_in_the_second_line(call):
@@ -71,12 +71,12 @@ def test_report_of_an_import_names_its_source_in_the_second_line(call):
 
 
 def test_report_of_an_import_marks_rules_without_evidence_as_not_checked(call):
-    said = effects_page("by-hand").doubts().text.splitlines()
-    (line,) = [line for line in said if "13 rules could not be checked: " in line]
+    printed = effects_page("by-hand").doubts().text.splitlines()
+    (line,) = [line for line in printed if "13 rules could not be checked: " in line]
     assert "configuration not live" in line and "conditions changed during the run" in line
     html = effects_page("by-hand").doubts().html
     assert "Why they could not be checked" in html and "no service was recorded" in html
-    assert not any("Order of trials" in line for line in said)
+    assert not any("Order of trials" in line for line in printed)
     setup = effects_page("by-hand").setup()
     assert "No facts of any host were recorded." in setup.html and "unbuffered" in setup.text
 

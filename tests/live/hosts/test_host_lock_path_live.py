@@ -19,9 +19,9 @@ def test_lock_that_a_program_which_is_no_run_keeps_locked_is_not_taken(mode, tmp
     with subprocess.Popen(holds, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"locked\n"
         watcher = watch(SHELLS["dash"], tmp_path / "work", tmp_path / "lock", "a")
-        said, _ = watcher.communicate(timeout=PATIENCE_S)
+        printed, _ = watcher.communicate(timeout=PATIENCE_S)
         other.stdin.close()
-    assert watcher.returncode != 0 and f"unlocked {tmp_path}/lock stays locked" in said
+    assert watcher.returncode != 0 and f"unlocked {tmp_path}/lock stays locked" in printed
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -31,8 +31,8 @@ def test_lock_path_that_is_a_fifo_is_refused_at_once(shell, tmp_path):
         pytest.skip(f"{shell} is not there: apt-get install {shell}")
     os.mkfifo(tmp_path / "lock")
     watcher = watch(SHELLS[shell], tmp_path / "work", tmp_path / "lock", "a")
-    said, _ = watcher.communicate(timeout=PATIENCE_S)
-    assert watcher.returncode != 0 and f"unlocked {tmp_path}/lock is no regular file" in said
+    printed, _ = watcher.communicate(timeout=PATIENCE_S)
+    assert watcher.returncode != 0 and f"unlocked {tmp_path}/lock is no regular file" in printed
     os.mkfifo(tmp_path / "other.b.1")
     listing = [*SHELLS[shell], "job.sh", "owners", str(tmp_path / "other")]
     listed = subprocess.run(listing, cwd=tmp_path / "work", capture_output=True, timeout=PATIENCE_S, check=True)

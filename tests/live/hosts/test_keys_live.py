@@ -53,9 +53,9 @@ def test_unknown_host_key_is_refused_before_login(lab, hosts_file):
     before = logins(lab, "web")
     with pytest.raises(HostKeyError) as caught:
         connect(hosts_file, "web")
-    shown = str(key_of(line_of(lab, "web").split(" ", 1)[1]).fingerprint)
-    assert shown.startswith("SHA256:")
-    assert shown in caught.value.message
+    displayed = str(key_of(line_of(lab, "web").split(" ", 1)[1]).fingerprint)
+    assert displayed.startswith("SHA256:")
+    assert displayed in caught.value.message
     assert "host web" in caught.value.message
     assert "loadbook hosts trust" in caught.value.hint
     assert logins(lab, "web") == before
@@ -81,8 +81,8 @@ def test_revoked_host_key_is_refused(lab, hosts_file, tmp_path):
     with pytest.raises(HostKeyError, match="REVOKED in known_hosts: ssh-ed25519 SHA256:"):
         connect(hosts_file, "web")
     assert logins(lab, "web") == before
-    told = CliRunner().invoke(hosts_command, ["trust", "--hosts", str(hosts_file), "web", "--yes", "--replace"])
-    assert isinstance(told.exception, HostKeyError) and "REVOKED" in told.exception.message
+    reported = CliRunner().invoke(hosts_command, ["trust", "--hosts", str(hosts_file), "web", "--yes", "--replace"])
+    assert isinstance(reported.exception, HostKeyError) and "REVOKED" in reported.exception.message
     assert (tmp_path / "known_hosts").read_text() == f"{line}\n@revoked {line}\n"
 
 
@@ -124,18 +124,18 @@ def test_error_names_a_jump_host_that_refuses_forwarding(lab, tmp_path):
     for ask in (open_connection, ssh.check_offered_keys):
         with pytest.raises(
             UnreachableError, match=rf"host far: near makes no connection to {near.address}:9: "
-        ) as told:
+        ) as reported:
             ask(end)
-        assert "from near" in (told.value.hint or "")
+        assert "from near" in (reported.value.hint or "")
     forbidden = jump_host_error(end, ChannelException(1, "Administratively prohibited"))
     assert "the sshd of near forbids it: AllowTcpForwarding" in (forbidden.hint or "")
 
 
 def test_trust_command_shows_keys_and_asks_before_storing_and_reports_changed_keys(lab, hosts_file, tmp_path):
     command = ["trust", "--hosts", str(hosts_file)]
-    asked = CliRunner().invoke(hosts_command, command)
-    assert isinstance(asked.exception, UsageError)
-    assert asked.output.count("\tnew\tssh-ed25519 SHA256:") == 2  # all of them are shown, though nobody can answer
+    requested = CliRunner().invoke(hosts_command, command)
+    assert isinstance(requested.exception, UsageError)
+    assert requested.output.count("\tnew\tssh-ed25519 SHA256:") == 2  # all of them are shown, though nobody can answer
     assert not (tmp_path / "known_hosts").exists()
     done = CliRunner().invoke(hosts_command, [*command, "--yes"])
     assert done.exit_code == 0

@@ -39,14 +39,14 @@ def serving(talk: Talk) -> Iterator[int]:
         server.shutdown()
 
 
-def node(answer: bytes = b"", asked: list[bytes] | None = None) -> Talk:
+def node(answer: bytes = b"", requested: list[bytes] | None = None) -> Talk:
     """A munin node with the plugins cpu, load and if_err_eth0: its answers on cpu are `answer`, or grow with time."""
 
     def talk(handler: socketserver.StreamRequestHandler) -> None:
         handler.wfile.write(b"# munin node at a.b\n")
         for line in handler.rfile:
-            if asked is not None:
-                asked.append(line)
+            if requested is not None:
+                requested.append(line)
             if line == b"list\n":
                 handler.wfile.write(b"cpu load if_err_eth0\n")
             elif answer:
@@ -70,10 +70,10 @@ def exporter(status: bytes = b"200 OK") -> Talk:
 
 
 def test_munin_poller_asks_only_for_known_metrics(connect_lab):
-    asked: list[bytes] = []
-    with serving(node(asked=asked)) as port:
+    requested: list[bytes] = []
+    with serving(node(requested=requested)) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
-    assert not problem and set(asked) == {b"list\n", b"fetch cpu\n"}
+    assert not problem and set(requested) == {b"list\n", b"fetch cpu\n"}
     traces = host_metrics.read_traces(host_metrics.detect_format(data) or "", {"munin-driver": data})
     assert not traces.problems and len(traces.times) >= 3
     busy = [row["value"] for row in traces.rows if row["metric"] == "cpu_busy"]
@@ -91,7 +91,7 @@ def test_node_exporter_is_scraped(connect_lab):
 
 
 @pytest.mark.parametrize(
-    ("source", "talk", "said"),
+    ("source", "talk", "printed"),
     [
         ("munin", lambda handler: None, "closed the connection"),
         ("munin", lambda handler: handler.wfile.write(b"220 smtp ready\n"), "no munin node"),
@@ -100,8 +100,8 @@ def test_node_exporter_is_scraped(connect_lab):
         ("node-exporter", lambda handler: handler.wfile.write(b"nonsense\r\n\r\n"), "no usable answer"),
     ],
 )
-def test_monitor_port_with_another_service_is_reported_with_remedy(source, talk, said, connect_lab):
-    with serving(talk) as port, pytest.raises(HostError, match=f"host driver: source {source} .*{said}") as caught:
+def test_monitor_port_with_another_service_is_reported_with_remedy(source, talk, printed, connect_lab):
+    with serving(talk) as port, pytest.raises(HostError, match=f"host driver: source {source} .*{printed}") as caught:
         connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=port, exporter_port=port), source)
     assert "apt-get install" in (caught.value.hint or "") and "hosts file" in (caught.value.hint or "")
 

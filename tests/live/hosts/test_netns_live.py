@@ -31,21 +31,21 @@ def connect_host(spaces):
         host.close()
 
 
-def said(host, text: str) -> str:
+def printed(host, text: str) -> str:
     return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode().strip()
 
 
 @pytest.mark.root
 def test_namespace_hosts_have_own_names_addresses_and_settings(spaces, connect_host):
     web, driver, known = connect_host("web"), connect_host("driver"), read_hosts(spaces.hosts_file)
-    assert said(web, "hostname; cat /etc/hostname; ls /sys/class/net").split() == ["web", "web", "eth0", "lo"]
-    assert said(web, "getent hosts balancer").split() == [known.hosts["balancer"].address, "balancer"]
+    assert printed(web, "hostname; cat /etc/hostname; ls /sys/class/net").split() == ["web", "web", "eth0", "lo"]
+    assert printed(web, "getent hosts balancer").split() == [known.hosts["balancer"].address, "balancer"]
     assert (web.address, known.hosts["web"].service_port) == (known.hosts["web"].address, 80)
-    said(web, "echo 77 >/proc/sys/net/core/somaxconn; echo changed >/etc/motd")
-    assert said(driver, "cat /proc/sys/net/core/somaxconn; cat /etc/motd 2>/dev/null || :").split("\n")[0] != "77"
+    printed(web, "echo 77 >/proc/sys/net/core/somaxconn; echo changed >/etc/motd")
+    assert printed(driver, "cat /proc/sys/net/core/somaxconn; cat /etc/motd 2>/dev/null || :").split("\n")[0] != "77"
     assert Path("/proc/sys/net/core/somaxconn").read_text().strip() != "77"
-    assert "changed" not in said(driver, "cat /etc/motd 2>/dev/null || :")
-    assert "overlay /etc" in said(web, "cat /proc/mounts")
+    assert "changed" not in printed(driver, "cat /etc/motd 2>/dev/null || :")
+    assert "overlay /etc" in printed(web, "cat /proc/mounts")
     assert "overlay /etc" not in Path("/proc/mounts").read_text()
     assert os.uname().nodename != "web"
 
@@ -54,11 +54,11 @@ def test_namespace_hosts_have_own_names_addresses_and_settings(spaces, connect_h
 def test_namespace_interfaces_count_traffic_between_hosts(spaces, connect_host):
     web, driver = connect_host("web"), connect_host("driver")
     web.start(Job("page", (("python3", "-m", "http.server", "80", "--bind", web.address),), 20))
-    wait_until(lambda: said(web, f"ss -Hltn 'src {web.address}:80'"))
+    wait_until(lambda: printed(web, f"ss -Hltn 'src {web.address}:80'"))
     counter = "cat /sys/class/net/eth0/statistics/tx_bytes"
-    before = int(said(web, counter))
+    before = int(printed(web, counter))
     assert driver.http_get(web.address, 80, "/", timeout_s=PATIENCE_S).status == 200
-    assert int(said(web, counter)) > before
+    assert int(printed(web, counter)) > before
 
 
 @pytest.mark.root

@@ -30,12 +30,12 @@ def web(spaces):
     host.close()
 
 
-def said(host, text: str) -> str:
+def printed(host, text: str) -> str:
     return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode().strip()
 
 
 def setting(host, name: str) -> str:
-    return said(host, f"cat /proc/sys/{name.replace('.', '/')}")
+    return printed(host, f"cat /proc/sys/{name.replace('.', '/')}")
 
 
 @pytest.mark.root
@@ -104,7 +104,7 @@ def test_host_settings_are_restored_when_the_controller_dies(web, spaces):
 def test_host_settings_left_by_a_killed_job_are_restored_by_the_next(web):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-killed", HostChanges({BACKLOG: 142}), LEASE_S)
-    os.killpg(int(said(web, "read -r pid rest <jobs/g-killed/pid; echo $pid")), signal.SIGKILL)
+    os.killpg(int(printed(web, "read -r pid rest <jobs/g-killed/pid; echo $pid")), signal.SIGKILL)
     assert setting(web, BACKLOG) == "142"
     apply_changes(web, "g-next", HostChanges({MEMORY: "4096 16384 65536"}), LEASE_S)
     assert setting(web, BACKLOG) == before
@@ -155,22 +155,22 @@ def test_failed_restore_is_reported_and_retried(web):
 def test_host_settings_count_as_restored_after_a_reboot(web):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-boot", HostChanges({BACKLOG: 146}), LEASE_S)
-    os.killpg(int(said(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)
+    os.killpg(int(printed(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)
     # as it is after a reboot: another boot id, and the kernel has forgotten the setting
     other_boot = "sed -i '1s/ [0-9a-f-]* net:/ another net:/' /etc/loadbook/undo/g-boot@*"
-    said(web, f"{other_boot}; echo 150 >/proc/sys/net/core/somaxconn")
+    printed(web, f"{other_boot}; echo 150 >/proc/sys/net/core/somaxconn")
     assert rollback.restore(web) == []
     assert setting(web, BACKLOG) == "150"
-    assert said(web, "ls /etc/loadbook/undo") == ""
+    assert printed(web, "ls /etc/loadbook/undo") == ""
     web.script(f"echo {before} >/proc/sys/net/core/somaxconn", timeout_s=PATIENCE_S)
 
 
 @pytest.mark.root
 def test_packet_rules_of_a_killed_service_are_deleted(web):
     apply_changes(web, "g-table", HostChanges(tables=("ip loadbook-18080",)), LEASE_S)
-    said(web, "nft add table ip loadbook-18080")
+    printed(web, "nft add table ip loadbook-18080")
     rollback.end_job(web, "g-table")
-    assert "loadbook" not in said(web, "nft list tables")
+    assert "loadbook" not in printed(web, "nft list tables")
     assert rollback.restore(web) == []
 
 
@@ -202,9 +202,9 @@ def test_rate_limit_applies_to_one_address_only(web, spaces):
         driver, balancer = others
         for host in others:
             host.start(Job("sink", (("python3", "-c", _SINK, host.address),), 20))
-            wait_until(lambda host=host: said(host, "ss -Hltn 'sport = 9999'"))
+            wait_until(lambda host=host: printed(host, "ss -Hltn 'sport = 9999'"))
         apply_changes(web, "g-rate", HostChanges(rate_mbit=8, destination=driver.address), LEASE_S)
-        assert "rate 8Mbit" in said(web, "tc class show dev eth0")
+        assert "rate 8Mbit" in printed(web, "tc class show dev eth0")
         with pytest.raises(HostError, match="its queue is left alone"):
             apply_changes(web, "g-again", HostChanges(rate_mbit=8, destination=balancer.address), LEASE_S)
         # half a megabyte at a megabyte a second, less the burst
@@ -216,7 +216,7 @@ def test_rate_limit_applies_to_one_address_only(web, spaces):
         apply_changes(web, "g-rate-all", HostChanges(rate_mbit=8), LEASE_S)
         assert seconds_to_send(web, balancer.address) > 0.35
         web.stop("g-rate-all")
-        assert "htb" not in said(web, "tc qdisc show dev eth0")
+        assert "htb" not in printed(web, "tc qdisc show dev eth0")
     finally:
         for host in others:
             host.close()
@@ -224,7 +224,7 @@ def test_rate_limit_applies_to_one_address_only(web, spaces):
 
 def bytes_limited(host) -> int:
     """Return the bytes that the class with the limit has sent."""
-    return int(said(host, "tc -s class show dev eth0").partition("Sent ")[2].split()[0])
+    return int(printed(host, "tc -s class show dev eth0").partition("Sent ")[2].split()[0])
 
 
 def seconds_to_send(host, address: str) -> float:
@@ -237,13 +237,13 @@ def test_network_delay_needs_kernel_support(web, spaces):
     delay = HostChanges(delay_ms=20, loss=0.01, destination=driver)
     if has_netem(web):
         apply_changes(web, "g-delay", delay, LEASE_S)
-        assert "netem" in said(web, "tc qdisc show dev eth0")
+        assert "netem" in printed(web, "tc qdisc show dev eth0")
         web.stop("g-delay")
     else:
         with pytest.raises(HostError, match="netem") as refused:
             apply_changes(web, "g-delay", delay, LEASE_S)
         assert "userspace" in str(refused.value.hint)
-    assert "htb" not in said(web, "tc qdisc show dev eth0")
+    assert "htb" not in printed(web, "tc qdisc show dev eth0")
 
 
 @pytest.mark.root
@@ -251,10 +251,10 @@ def test_additional_address_is_accepted_temporarily(web, spaces):
     driver = next(s.address for s in spaces.status() if s.alias == "driver")
     other = f"{driver.rpartition('.')[0]}.199"
     apply_changes(web, "g-accepts", HostChanges(accepted_addresses=(other,)), LEASE_S)
-    assert f"{other}/32" in said(web, "ip -o addr show dev lo")
+    assert f"{other}/32" in printed(web, "ip -o addr show dev lo")
     assert setting(web, "net.ipv4.conf.all.arp_ignore") == "1"
     web.stop("g-accepts")
-    assert other not in said(web, "ip -o addr show dev lo")
+    assert other not in printed(web, "ip -o addr show dev lo")
     assert setting(web, "net.ipv4.conf.all.arp_ignore") == "0"
     with pytest.raises(HostError, match="is an address of this host"):
         apply_changes(web, "g-own", HostChanges(accepted_addresses=(web.address,)), LEASE_S)
@@ -265,8 +265,8 @@ def test_cpu_quota_applies_to_processes_in_its_cgroup(web):
     apply_changes(web, "g-quota", HostChanges(quotas={"web": 0.2}), LEASE_S)
     join = f'read -r procs <{cgroup_file("g-quota", "web")}; echo $$ >"$procs"'
     command = f'{join}; timeout 1.5 sh -c "while :; do :; done" || [ $? = 124 ]'
-    said(web, command)
-    cgroup = Path(said(web, f"cat {cgroup_file('g-quota', 'web')}").removesuffix("/cgroup.procs"))
+    printed(web, command)
+    cgroup = Path(printed(web, f"cat {cgroup_file('g-quota', 'web')}").removesuffix("/cgroup.procs"))
     assert cgroup.is_dir()
     throttled = dict(line.split() for line in (cgroup / "cpu.stat").read_text().splitlines())["nr_throttled"]
     assert int(throttled) > 0

@@ -60,14 +60,14 @@ def test_runs_in_two_labs_at_the_same_time_measure_their_own_servers_and_name_ea
             if "t0001" in line:
                 break
         second = loadbook(projects["second"], "run", "second")
-        _, told = second.communicate(timeout=200)
-        assert second.returncode == 0, told
+        _, reported = second.communicate(timeout=200)
+        assert second.returncode == 0, reported
     finally:
         _, rest = first.communicate(timeout=200)
     assert first.returncode == 0, rest
     assert subnet(projects["first"]) != subnet(projects["second"])
 
-    (sentence,) = [line for line in told.splitlines() if f"process {first.pid} of " in line]
+    (sentence,) = [line for line in reported.splitlines() if f"process {first.pid} of " in line]
     assert sentence.startswith("warning: host driver: on its machine is run ")
     assert f" of first (user {Path(projects['first'].root).owner()}, " in sentence
     assert f", lab {projects['first'].lab}, for " in sentence

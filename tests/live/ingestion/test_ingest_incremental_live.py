@@ -36,11 +36,11 @@ def many_parts(monkeypatch):
 
 
 def test_ingest_with_worker_processes_gives_the_same_tables(ingested, many_parts, monkeypatch):
-    alone, told, done = everything(ingested), [], []
+    alone, reported, done = everything(ingested), [], []
     monkeypatch.setattr(ingest_module, "MIN_PARALLEL_BYTES", 0)
     monkeypatch.setattr(ingest_module, "usable_cpus", lambda: 2)
     shutil.rmtree(ingested.processed)
-    ingest(ingested, None, lambda n, of: done.append((n, of)), told.append)
+    ingest(ingested, None, lambda n, of: done.append((n, of)), reported.append)
     assert everything(ingested) == alone
     assert done[0] == (0, 32)
     assert done[-1] == (32, 32)
@@ -48,14 +48,14 @@ def test_ingest_with_worker_processes_gives_the_same_tables(ingested, many_parts
 
 
 def test_no_trial_is_lost_if_workers_die(ingested, many_parts):
-    alone, told = everything(ingested), []
+    alone, reported = everything(ingested), []
     shutil.rmtree(ingested.processed)
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=os._exit, initargs=(9,)) as dying:
-        assert ingest(ingested, dying, on_note=told.append).read == 32
+        assert ingest(ingested, dying, on_note=reported.append).read == 32
     assert everything(ingested) == alone
-    assert len(told) == 1
-    assert "done again in this process" in told[0]
-    assert "BrokenProcessPool" in told[0]
+    assert len(reported) == 1
+    assert "done again in this process" in reported[0]
+    assert "BrokenProcessPool" in reported[0]
 
 
 def square_but_die_of_seven(number):
@@ -65,11 +65,11 @@ def square_but_die_of_seven(number):
 
 
 def test_no_trial_is_lost_if_a_worker_is_killed_midway():
-    told = []
+    reported = []
     with workers.worker_processes() as pool:
-        found = sorted(workers.map_unordered(square_but_die_of_seven, range(20), pool, told.append))
+        found = sorted(workers.map_unordered(square_but_die_of_seven, range(20), pool, reported.append))
     assert found == [n * n for n in range(20)]
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 ENDLESS = """

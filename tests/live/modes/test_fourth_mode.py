@@ -57,9 +57,11 @@ def test_example_of_a_mode_plans_runs_and_shows_a_study(library: Path, tmp_path:
     assert "with a rest after every trial" in loadbook("run", STUDY, "--hosts", hosts, "--dry-run")
     done = json.loads(loadbook("run", STUDY, "--hosts", hosts, "--new", "--json"))
     assert (done["planned_trials"], done["valid_trials"]) == (32, 31)  # as in the recorded run
-    shown = subprocess.run([sys.executable, "-c", SHOW], env=env, capture_output=True, text=True, check=False).stdout
-    assert shown.startswith("{'rested'} {'all'} ")
-    assert "one trial after the other, each followed by a rest of its length" in shown
+    displayed = subprocess.run(
+        [sys.executable, "-c", SHOW], env=env, capture_output=True, text=True, check=False
+    ).stdout
+    assert displayed.startswith("{'rested'} {'all'} ")
+    assert "one trial after the other, each followed by a rest of its length" in displayed
     with pytest.raises(AssertionError, match="did you mean 'rested'"):
         study.write_text(study.read_text().replace('"rested"', '"restless"', 1))
         loadbook("plan", STUDY)

@@ -52,7 +52,7 @@ def test_check_for_active_content_finds_unescaped_texts(chrome: Chrome, tmp_path
             time.sleep(0.1)
             seen |= {CANARY} & {chrome.value("document.title")}
             seen |= {"away"} if chrome.value("location.href") != page.as_uri() else set()
-        assert seen == {CANARY, "away"} and len(counter.asked) >= 3
+        assert seen == {CANARY, "away"} and len(counter.requested) >= 3
     finally:
         chrome.call(
             "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
@@ -126,15 +126,15 @@ def test_content_security_policy_alone_stops_scripts_and_requests(
         time.sleep(0.1)
         assert chrome.value("document.title") != CANARY
         assert chrome.value("location.href") == (tmp_path / "page.html").as_uri()
-    assert counter.asked == []
+    assert counter.requested == []
 
 
 def test_index_page_of_hostile_studies_has_no_active_content(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
     for number, text in enumerate(map(counter.of, CORPUS)):
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
-        said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
+        printed = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
                 "failed": [text], "origin": text, "verdict": verdict, "more": {text: "x.html"}}  # fmt: skip
-        html.write_summary(tmp_path, json.loads(json.dumps(said)))
+        html.write_summary(tmp_path, json.loads(json.dumps(printed)))
     index.write_site_summary(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
         {"study": text, "lacks": text} for text in CORPUS]})  # fmt: skip
     page = index.write_index(tmp_path)

@@ -88,25 +88,25 @@ def test_exported_page_sentence_table_and_headline_agree(soup):
         r.th.get_text(strip=True): [c.get_text(strip=True) for c in r.find_all("td")]
         for r in table.tbody.find_all("tr")
     }
-    said = {li.b.get_text(strip=True): li.get_text(" ", strip=True) for li in soup.select("ul.verdicts li")}
+    printed = {li.b.get_text(strip=True): li.get_text(" ", strip=True) for li in soup.select("ul.verdicts li")}
     figure = soup.figure.img["alt"]
-    assert set(said) | {"baseline"} == set(cells)
+    assert set(printed) | {"baseline"} == set(cells)
     checked = 0
     for name, (_, change, interval, *_rest) in cells.items():
         if change == "–":
             continue
         assert f"{change}\u00a0% ({interval})" in figure, name
         magnitude = change.lstrip("+−")
-        if "slower by" in said[name] or "faster by" in said[name]:
-            assert f"by {magnitude}\u00a0%" in said[name]
+        if "slower by" in printed[name] or "faster by" in printed[name]:
+            assert f"by {magnitude}\u00a0%" in printed[name]
             low, high = sorted((b.lstrip("+−") for b in interval.split(" to ")), key=float)
-            assert f"{low} to {high}\u00a0%" in said[name]
+            assert f"{low} to {high}\u00a0%" in printed[name]
             checked += 1
-        elif "undecided" in said[name]:
-            assert f"{interval}\u00a0%" in said[name]
+        elif "undecided" in printed[name]:
+            assert f"{interval}\u00a0%" in printed[name]
             checked += 1
     headline = soup.select_one(".headline").get_text(strip=True)
-    assert any(headline == text.replace("▲ ", "") for text in said.values())
+    assert any(headline == text.replace("▲ ", "") for text in printed.values())
     assert checked >= 4
 
 

@@ -48,13 +48,13 @@ def outputs(root: Path, aa: Arm, control: Arm) -> str:
 
 
 def test_all_outputs_say_the_same_words_in_the_same_order(tmp_path):
-    said = []
+    printed = []
     for name, arms in CHECKS.items():
         if name != "driver at its limit":
             root = tmp_path / name.replace("/", "-")
             root.mkdir()
-            said.append(f"======== {name}\n{outputs(root, *arms)}")
+            printed.append(f"======== {name}\n{outputs(root, *arms)}")
     if not GOLDEN.exists():
-        GOLDEN.write_text("\n".join(said), encoding="utf-8")
+        GOLDEN.write_text("\n".join(printed), encoding="utf-8")
         pytest.fail(f"{GOLDEN.name} was missing and is written anew: read it")
-    assert "\n".join(said) == GOLDEN.read_text(encoding="utf-8"), f"if it is right: delete {GOLDEN.name}, test twice"
+    assert "\n".join(printed) == GOLDEN.read_text(encoding="utf-8"), f"if it is right: delete {GOLDEN.name}, test twice"

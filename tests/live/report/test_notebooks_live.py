@@ -139,13 +139,13 @@ def test_plain_papermill_works_from_project_and_notebooks_folder(layout, folder,
 
 @pytest.mark.fault(47)
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "printed"),
     [("studdy", "x", "did you mean 'study'"), ("level", "high", "a number")],
 )
-def test_plain_papermill_refuses_a_parameter_mismatch(layout, name, value, said, tmp_path):
+def test_plain_papermill_refuses_a_parameter_mismatch(layout, name, value, printed, tmp_path):
     done = papermill(layout, "notebooks/config_effects.ipynb", tmp_path / "o.ipynb", "-p", name, value, cwd=layout.root)
     assert done.returncode != 0
-    assert said in done.stderr
+    assert printed in done.stderr
 
 
 def test_run_study_notebook_measures_nothing_by_default(tmp_path):

@@ -59,13 +59,13 @@ def test_report_command_with_a_failed_notebook_continues_and_exits_with_3(tmp_pa
 
 
 def test_report_command_rebuilds_tables_older_than_raw_data(layout, monkeypatch):
-    ingested, said = [], []
+    ingested, printed = [], []
     monkeypatch.setattr("loadbook.ingestion.ingest.ingest", ingested.append)
     paths = layout.run("quick", "20261120T101500")
-    ensure_ingested(paths, said.append)
-    assert (ingested, said) == ([], [])
+    ensure_ingested(paths, printed.append)
+    assert (ingested, printed) == ([], [])
     later = time.time() + 60
     os.utime(paths.trials, (later, later))
-    ensure_ingested(paths, said.append)
+    ensure_ingested(paths, printed.append)
     assert ingested == [paths]
-    assert said == ["ingesting run 20261120T101500"]
+    assert printed == ["ingesting run 20261120T101500"]

@@ -38,8 +38,8 @@ def test_built_program_is_copied_to_a_host_and_verified(
     spec = spec.model_copy(update={"build": spec.build.model_copy(update=recipe)})
     driver, host = connect_lab("driver"), connect_lab("web")
     assert host.run(["our-go", "version"], timeout_s=20).rc == 127
-    said = version(host, spec)
-    assert build(host, spec).version == said
+    printed = version(host, spec)
+    assert build(host, spec).version == printed
     place = InstanceContext.for_instance(host, "carried", 18080, {"node": "web", "cpus": [0]})
     app = Instance(host, spec, render(spec, {"page": "node", "page_bytes": 20}, place), name="carried", lease_s=60.0)
     try:
@@ -52,4 +52,4 @@ def test_built_program_is_copied_to_a_host_and_verified(
         assert app.counters(driver)["requests"] == 1
     finally:
         app.stop()
-    assert host.exists(f"{host.workdir}/built/{spec.name}-{said[:12]}/go-app")
+    assert host.exists(f"{host.workdir}/built/{spec.name}-{printed[:12]}/go-app")

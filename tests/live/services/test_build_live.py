@@ -63,20 +63,20 @@ class Replayed(LocalHost):
 
     live = False
 
-    def __init__(self, workdir: Path, said: list[CommandResult]) -> None:
+    def __init__(self, workdir: Path, printed: list[CommandResult]) -> None:
         super().__init__(workdir)
-        self.said = said
+        self.printed = printed
 
     def script(self, text, args=(), *, timeout_s, check=False):
-        return self.said.pop(0)
+        return self.printed.pop(0)
 
 
 def test_build_in_a_replay_uses_the_recorded_result(here: LocalHost, tmp_path: Path, maker: Path) -> None:
-    spec, said = made(tmp_path), []
+    spec, printed = made(tmp_path), []
     ask = here.script
-    here.script = lambda *args, **options: said.append(ask(*args, **options)) or said[-1]  # type: ignore[method-assign]
+    here.script = lambda *args, **options: printed.append(ask(*args, **options)) or printed[-1]  # type: ignore[method-assign]
     built = build(here, spec)
-    replayed = build(Replayed(Path(here.workdir), [said[0], said[-1]]), spec)
+    replayed = build(Replayed(Path(here.workdir), [printed[0], printed[-1]]), spec)
     assert replayed == built and times_built(tmp_path) == 1
 
 

@@ -23,8 +23,8 @@ def test_messages_of_nginx_to_an_ordinary_user_are_harmless(tmp_path, free_ports
     host = OrdinaryUsersHost(tmp_path / "work")
     try:
         with running(host, "nginx", free_ports[0]) as web:
-            told = host.run(web.rendered.commands["check"], timeout_s=PATIENCE_S).stderr
-        assert b"[warn]" in told and web.log_warnings(told) == []
+            reported = host.run(web.rendered.commands["check"], timeout_s=PATIENCE_S).stderr
+        assert b"[warn]" in reported and web.log_warnings(reported) == []
     finally:
         host.close()
 

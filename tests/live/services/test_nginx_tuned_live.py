@@ -21,6 +21,6 @@ def test_nginx_accepts_every_treatment_of_the_factorial_studies(name: str, tmp_p
         for file, content in rendered.files.items():
             (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_bytes(content)
-        asked = ["nginx", "-t", "-q", "-p", f"{tmp_path}/", "-c", "nginx.conf"]
-        done = subprocess.run(asked, capture_output=True, text=True)
+        requested = ["nginx", "-t", "-q", "-p", f"{tmp_path}/", "-c", "nginx.conf"]
+        done = subprocess.run(requested, capture_output=True, text=True)
         assert done.returncode == 0 and "[emerg]" not in done.stderr, f"{treatment}: {done.stderr}"

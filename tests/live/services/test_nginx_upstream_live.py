@@ -43,8 +43,8 @@ def test_nginx_upstream_keepalive_reuses_connections(
         before = sum(node.counters(here)["connections"] for node in nodes)
         for _ in range(40):
             page(here, balancer)
-        asked = len(nodes)
-        assert sum(node.counters(here)["connections"] for node in nodes) - before - asked == opened
+        requested = len(nodes)
+        assert sum(node.counters(here)["connections"] for node in nodes) - before - requested == opened
         assert balancer.counters(here)["requests"] >= 40
 
 
@@ -64,15 +64,15 @@ class _Fcgi(StreamRequestHandler):
     """As much FastCGI as one request needs (FastCGI 1.0, sections 3 and 8): its parameters come back as the page."""
 
     def handle(self) -> None:
-        said = b""
+        printed = b""
         while head := self.rfile.read(8):
             kind, size, padding = head[1], int.from_bytes(head[4:6], "big"), head[6]
             data = self.rfile.read(size)
             self.rfile.read(padding)
-            said += data if kind == 4 else b""
+            printed += data if kind == 4 else b""
             if kind == 5 and not size:
                 break
-        body = b"Content-Type: text/plain\r\n\r\n" + said
+        body = b"Content-Type: text/plain\r\n\r\n" + printed
         for kind, data in ((6, body), (6, b""), (3, bytes(8))):
             self.wfile.write(bytes([1, kind, 0, 1]) + len(data).to_bytes(2, "big") + bytes(2) + data)
 
@@ -88,8 +88,10 @@ def test_nginx_fastcgi_over_unix_socket_beside_a_static_page(
         threading.Thread(target=app.serve_forever, daemon=True).start()
         values: dict[str, Any] = {"upstream": "fastcgi", "upstream_socket": "on", "upstream_path": "/api"}
         with running(here, "nginx", free_ports[0], nodes[0], **values) as web:
-            said = page(here, web, "/api1?a=b")
-            assert b"REQUEST_METHODGET" in said and b"REQUEST_URI/api1?a=b" in said and b"QUERY_STRINGa=b" in said
+            printed = page(here, web, "/api1?a=b")
+            assert (
+                b"REQUEST_METHODGET" in printed and b"REQUEST_URI/api1?a=b" in printed and b"QUERY_STRINGa=b" in printed
+            )
             assert page(here, web) == b"hello"
         app.shutdown()
 

@@ -89,8 +89,8 @@ def test_system_mode_keeps_and_reports_a_file_edited_by_somebody_else(own, recor
     words = str(left.value)
     assert f"edited by somebody else meanwhile, and left alone: {own.tree}/nginx.conf" in words
     assert "loadbook restore" in words
-    shown = Path(next(word for word in words.split() if word.endswith("/nginx.conf/diff")))
-    assert "+# mine, do not touch" in shown.read_text()
+    displayed = Path(next(word for word in words.split() if word.endswith("/nginx.conf/diff")))
+    assert "+# mine, do not touch" in displayed.read_text()
     assert (own.tree / "nginx.conf").read_text() == theirs
     # it is told every time, and nothing else is changed on top of it
     with pytest.raises(rollback.NotRestoredError, match="edited by somebody else"):

@@ -26,8 +26,8 @@ with hold_study_lock(Path(sys.argv[1])):
 def test_study_lock_refuses_a_second_process_and_is_released_when_its_holder_dies(tmp_path, record_property):
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "held\n"
-    said = rf"process {owner.pid} of \S+ on {socket.gethostname()}, started .* ago"
-    with pytest.raises(UsageError, match=said) as refused, hold_study_lock(tmp_path):
+    printed = rf"process {owner.pid} of \S+ on {socket.gethostname()}, started .* ago"
+    with pytest.raises(UsageError, match=printed) as refused, hold_study_lock(tmp_path):
         raise AssertionError
     assert refused.value.exit_code == 2
     owner.send_signal(signal.SIGKILL)

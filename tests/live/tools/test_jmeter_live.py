@@ -35,10 +35,10 @@ def web(servers: PageServer) -> Target:
 def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(
     servers: PageServer, tmp_path: Path
 ) -> None:
-    asked = jmeter_load(
+    requested = jmeter_load(
         requests=40, headers={"X-Asked": r'a "\b" c;d', "X-Empty": ""}, path="/seen?a=%20&b=1", keepalive=False
     )
-    got = measured(servers.plain, tmp_path, asked)
+    got = measured(servers.plain, tmp_path, requested)
     assert got["requests", "count"] == got["status_2xx", "count"] == 40
     got = measured(servers.secure, tmp_path, jmeter_load(requests=20))  # -f: the first run's samples are gone
     assert got["ok", "count"] == 20 and got["connect_time", "max"] > 0

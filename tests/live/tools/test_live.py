@@ -67,19 +67,19 @@ def test_live_h2load_counts_as_many_requests_as_the_server(web: Target, tmp_path
     )
     assert got["errors", "count"] == 0 and (warm["duration", "value"], got["duration", "value"]) == (0.5, 1)
     assert got["latency", "min"] <= got["latency", "p50"] <= got["latency", "p99.9"] <= got["latency", "max"] + 1e-5
-    asked = {"X-Asked": r'a "\b" c;d', "Host": "a.b"}
-    got = measured(web, tmp_path, load.model_copy(update={"headers": asked, "path": "/seen"}), 0.2)
+    requested = {"X-Asked": r'a "\b" c;d', "Host": "a.b"}
+    got = measured(web, tmp_path, load.model_copy(update={"headers": requested, "path": "/seen"}), 0.2)
     assert got["status_2xx", "count"] == got["requests", "count"] > 0
     got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}), 0.2)
     assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
 
 
 @pytest.mark.parametrize(
-    "asked", [{"tool": "wrk", "connections": 1}, {"tool": "httperf", "model": "open", "rate_per_s": 20}]
+    "requested", [{"tool": "wrk", "connections": 1}, {"tool": "httperf", "model": "open", "rate_per_s": 20}]
 )
-def test_live_tools_send_headers_and_count_errors(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+def test_live_tools_send_headers_and_count_errors(web: Target, tmp_path: Path, requested: dict[str, object]) -> None:
     headers = {"X-Asked": r'a "\b" c;d', "X-Empty": ""}
-    load = Workload.model_validate(asked | {"headers": headers, "path": "/seen", "keepalive": False})
+    load = Workload.model_validate(requested | {"headers": headers, "path": "/seen", "keepalive": False})
     got = measured(web, tmp_path, load)
     assert got["ok", "count"] == got["requests", "count"] > 0
     got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}))
@@ -97,18 +97,20 @@ CLOSED, OPEN = {"connections": 2}, {"model": "open", "rate_per_s": 40.0}
 
 
 @pytest.mark.parametrize(
-    "asked", [{"tool": name} | CLOSED for name in ("wrk", "ab", "h2load")] + [{"tool": "httperf"} | OPEN]
+    "requested", [{"tool": name} | CLOSED for name in ("wrk", "ab", "h2load")] + [{"tool": "httperf"} | OPEN]
 )
-def test_live_tools_request_https_urls(secure: Target, tmp_path: Path, asked: dict[str, object]) -> None:
-    got = measured(secure, tmp_path, Workload.model_validate(asked))
+def test_live_tools_request_https_urls(secure: Target, tmp_path: Path, requested: dict[str, object]) -> None:
+    got = measured(secure, tmp_path, Workload.model_validate(requested))
     assert got["ok", "count"] == got["requests", "count"] > 10 and got["errors", "count"] == 0
 
 
-@pytest.mark.parametrize("asked", [{"tool": name} | CLOSED for name in ("ab", "h2load")] + [{"tool": "httperf"} | OPEN])
+@pytest.mark.parametrize(
+    "requested", [{"tool": name} | CLOSED for name in ("ab", "h2load")] + [{"tool": "httperf"} | OPEN]
+)
 def test_live_tools_send_the_configured_number_of_requests(
-    web: Target, tmp_path: Path, asked: dict[str, object]
+    web: Target, tmp_path: Path, requested: dict[str, object]
 ) -> None:
-    got = measured(web, tmp_path, Workload.model_validate(asked | {"requests": 37}))
+    got = measured(web, tmp_path, Workload.model_validate(requested | {"requests": 37}))
     assert got["ok", "count"] == got["requests", "count"] == 37
 
 

@@ -58,8 +58,8 @@ def test_backends_page_of_another_metric_than_a_rate_names_the_best_connection_t
 
 
 def test_backends_page_gives_separate_answers_when_conditions_disagree(tmp_path: Path) -> None:
-    told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
-    assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told
+    reported = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
+    assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in reported
 
 
 def test_backends_page_lists_all_connection_types_that_may_be_fastest(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: Backen
     trials = page.run_data.trials.assign(
         valid=page.run_data.trials["valid"] & (page.run_data.trials["treatment"] != "remote-proxy-again")
     )
-    told = BackendsPage(replace(page.run_data, trials=trials)).trust().text
-    assert "! A/A arm not checked: remote: http_proxy, again could not be compared" in told
+    reported = BackendsPage(replace(page.run_data, trials=trials)).trust().text
+    assert "! A/A arm not checked: remote: http_proxy, again could not be compared" in reported
 
 
 def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_backends_figure_texts_are_complete_and_do_not_overlap(case: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "printed"),
     [(1.0, "1.00 per request"), (0.75, "0.75 per request"), (0.0, "none opened"), (1 / 2345, "1 for 2,300 requests"),
      (0.25, "1 for 4 requests")],
 )  # fmt: skip
-def test_backends_page_states_connections_per_request(value: float, said: str) -> None:
-    assert compute.per_request_text(value) == said
+def test_backends_page_states_connections_per_request(value: float, printed: str) -> None:
+    assert compute.per_request_text(value) == printed
 
 
 def test_study_without_separate_conditions_is_analysed_as_a_whole(page: BackendsPage) -> None:
@@ -185,9 +185,9 @@ def test_every_page_analyses_the_strata_of_the_study_separately(page: BackendsPa
 
 
 def test_requested_baseline_applies_to_every_stratum(page: BackendsPage) -> None:
-    asked = EffectsPage(page.run_data, "near-fastcgi")
-    assert list(asked.strata) == [""]
-    assert {row.verdict.comparison.baseline for row in asked.analysis.of_kind("treatment")} == {"near-fastcgi"}
+    requested = EffectsPage(page.run_data, "near-fastcgi")
+    assert list(requested.strata) == [""]
+    assert {row.verdict.comparison.baseline for row in requested.analysis.of_kind("treatment")} == {"near-fastcgi"}
 
 
 def test_backends_page_refuses_a_study_without_backends(tmp_path: Path) -> None:
@@ -200,8 +200,10 @@ def test_notebook_cell_uses_the_same_strata_as_the_page(page: BackendsPage) -> N
     run = Run(page.run_data)
     own = run.compare()
     rows = own.frame[own.frame["verdict"].notna()]
-    shown = {(part, row.treatment, row.verdict.kind) for part, one in page.strata.items() for row in verdicts_of(one)}
-    assert set(rows[["regime", "treatment", "verdict"]].itertuples(index=False, name=None)) == shown
+    displayed = {
+        (part, row.treatment, row.verdict.kind) for part, one in page.strata.items() for row in verdicts_of(one)
+    }
+    assert set(rows[["regime", "treatment", "verdict"]].itertuples(index=False, name=None)) == displayed
     assert own.changed == ()
     assert list(run.compare(treatments="remote-pooled").groups) == ["remote"]
     assert "against the baseline." in repr(run.plot.effects())

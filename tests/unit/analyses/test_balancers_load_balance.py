@@ -68,9 +68,9 @@ def test_load_balance_reports_missing_counts() -> None:
 
 
 def test_load_balance_ignores_invalid_trials() -> None:
-    told = trials(2)
-    told.loc[1, "valid"] = False
-    (found,) = node_shares(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), told, "web", {"two": ["a", "b"]})
+    reported = trials(2)
+    reported.loc[1, "valid"] = False
+    (found,) = node_shares(traces({"a": [(0, 5), (0, 9)], "b": [(0, 5), (0, 1)]}), reported, "web", {"two": ["a", "b"]})
     assert (found.trials, found.max_deviation) == (1, 0)
     assert found.text == "even to within 1\u00a0%"
 

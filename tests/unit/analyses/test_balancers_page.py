@@ -95,11 +95,11 @@ def test_balancers_figure_shows_loss_and_scaling(recorded: RunData) -> None:
     text = page.effects().text
     assert "▼ the cloud's, 2 nodes loses more than 2\u00a0%" in text
     assert "■ L4, 1 node: no loss beyond 2\u00a0%: " in text
-    said = page.scaling().text
-    assert said.partition("\n")[0] in page.answer().text
-    assert said.startswith("4 nodes behind l4 carry 3.9") or said.startswith("4 nodes, best behind l4, carry 3.9")
-    assert "what one node carries; in proportion would be 4." in said
-    assert "cloud, 2 nodes: 0.80" in said
+    printed = page.scaling().text
+    assert printed.partition("\n")[0] in page.answer().text
+    assert printed.startswith("4 nodes behind l4 carry 3.9") or printed.startswith("4 nodes, best behind l4, carry 3.9")
+    assert "what one node carries; in proportion would be 4." in printed
+    assert "cloud, 2 nodes: 0.80" in printed
 
 
 def test_balancers_page_of_another_metric_than_a_rate_scales_nothing_and_prices_the_rate(recorded: RunData) -> None:
@@ -142,14 +142,14 @@ def test_balancers_page_prices_have_intervals(recorded: RunData) -> None:
     )
     head = page.effects_table().columns[-1].header
     assert head == "yen per 1,000/s" and head in page.effects().text
-    said, _, table = page.value().text.partition("\n")
+    printed, _, table = page.value().text.partition("\n")
     assert re.search(r"L4, 2 nodes +2,700 +3\d\.\d", table)
-    said = said.replace("\u00a0", " ")
+    printed = printed.replace("\u00a0", " ")
     assert re.match(
-        r"1,000 requests/s cost 21.\d yen a month with one node; the least of the others is L4, 4 nodes", said
+        r"1,000 requests/s cost 21.\d yen a month with one node; the least of the others is L4, 4 nodes", printed
     )
-    assert said.endswith("times as much.") and "control" not in found
-    assert any(line.replace("\u00a0", " ") == said for line in page.summary()["sentences"])
+    assert printed.endswith("times as much.") and "control" not in found
+    assert any(line.replace("\u00a0", " ") == printed for line in page.summary()["sentences"])
 
 
 def test_host_that_serves_two_roles_is_paid_once(recorded: RunData) -> None:

@@ -151,8 +151,8 @@ def test_article_claims_of_the_whole_file_study() -> None:
 
 
 def test_article_files_lie_beside_their_study() -> None:
-    told = {path.stem: read(path.stem).published for path in study_files(ROOT / "studies")}
-    named = [(study, said.file) for study, said in told.items() if said and said.file]
+    reported = {path.stem: read(path.stem).published for path in study_files(ROOT / "studies")}
+    named = [(study, printed.file) for study, printed in reported.items() if printed and printed.file]
     files = [(study, name) for study, file in named for name in ([file] if isinstance(file, str) else file)]
     assert len(files) > len(named)
     assert [(study, name) for study, name in files if not (ROOT / "studies" / name).is_file()] == []

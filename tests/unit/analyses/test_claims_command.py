@@ -122,9 +122,9 @@ def test_claims_command_reports_and_skips_an_unreadable_run(project, monkeypatch
     layout = project()
     layout.run("mock", RUN).plan_json.write_text("{")
     assert exit_code(monkeypatch, "claims") == 0
-    said = capsys.readouterr()
-    assert f"mock: run {RUN} is passed over: " in said.err
-    assert "not yet run here" in said.out
+    printed = capsys.readouterr()
+    assert f"mock: run {RUN} is passed over: " in printed.err
+    assert "not yet run here" in printed.out
 
 
 def test_claims_command_reports_studies_without_claims_and_unknown_studies(project, monkeypatch, capsys):

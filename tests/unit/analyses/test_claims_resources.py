@@ -49,10 +49,13 @@ def test_resource_claim_is_decided_by_measured_use(data, changes, outcome):
 
 
 def test_resource_claim_sentence_states_the_amount(data):
-    said = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
-    assert "the web used at most 5" in said.finding.evidence and "MiB of its memory, 8 trials." in said.finding.evidence
-    assert said.check == "holds if the web uses 0\xa0B to 2.0\xa0GiB of its memory in every trial"
-    assert said.article.could_show == "not known"
+    printed = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
+    assert (
+        "the web used at most 5" in printed.finding.evidence
+        and "MiB of its memory, 8 trials." in printed.finding.evidence
+    )
+    assert printed.check == "holds if the web uses 0\xa0B to 2.0\xa0GiB of its memory in every trial"
+    assert printed.article.could_show == "not known"
 
 
 def test_resource_claim_without_host_metrics_is_not_checked(data):

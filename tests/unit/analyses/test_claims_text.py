@@ -29,7 +29,7 @@ def of(kind: str, **more) -> Claim:
     return Claim.model_validate(claim(kind, "x", "y", **more))
 
 
-def said(text: str) -> str:
+def printed(text: str) -> str:
     return text.replace(NBSP, " ")
 
 
@@ -59,7 +59,7 @@ NEEDS = {
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_claim_criteria_have_fixed_wording(kind: str) -> None:
-    assert said(criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]  # type: ignore[arg-type]
+    assert printed(criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]  # type: ignore[arg-type]
 
 
 SENTENCES = [
@@ -111,17 +111,17 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("text", "wanted"), SENTENCES, ids=[w[:40] for _, w in SENTENCES])
 def test_sentences_have_fixed_wording(text: str, wanted: str) -> None:
-    assert said(text) == wanted
+    assert printed(text) == wanted
     assert not re.search(r"significant|prove|no effect|\bsame\b", text)
 
 
 def test_claim_sentence_states_errors_of_two_treatments() -> None:
     ours = ErrorSummary("x", 12, 11, 990, 5, {}, p=0.0001)
-    assert said(words.error_trials_sentence(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
+    assert printed(words.error_trials_sentence(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
         "X: errors in 11 of 12 trials; Y: in 0 of 12 trials (p < 0.001)."
     )
     rated = replace(ours, trials_with_errors=12, p=1.0, rate_ratio=0.741, rate_ci95=(0.701, 0.789))
-    assert said(words.error_trials_sentence(rated, ErrorSummary("y", 12, 12, 9, 5, {}), "X", "Y")) == (
+    assert printed(words.error_trials_sentence(rated, ErrorSummary("y", 12, 12, 9, 5, {}), "X", "Y")) == (
         "X: errors in 12 of 12 trials; Y: in 12 of 12 trials (p 1.00), "
         "0.74 times as many per request (95 % interval 0.7 to 0.79)."
     )
@@ -179,7 +179,7 @@ def test_claim_is_described_by_its_title_and_the_numbers_of_the_article() -> Non
     rates = of("better", value=23_871.8, against_value=17_687.9, errors=7754)
     assert article_numbers_text(rates) == "17,688 → 23,872 req/s; errors – → 7,754"
     tail = of("better", metric="latency", statistic="p99", value=0.01569, against_value=0.0263)
-    assert said(article_numbers_text(tail)) == "latency p99 26.3 ms → 15.7 ms"
+    assert printed(article_numbers_text(tail)) == "latency p99 26.3 ms → 15.7 ms"
     assert article_numbers_text(of("better")) == "no numbers"
 
 
@@ -221,7 +221,7 @@ WORTH = [
 def test_claim_states_whether_the_numbers_of_the_article_could_show_it(given, scatter, could, sentence) -> None:
     """34 % at a CV of 2 % (a paired scatter of 2.8 %) and 53 % at 3 % are the figures of the method's simulation."""
     found = assess_article(given, 0.98, scatter)
-    assert (found.could_show, said(found.sentence)) == (could, sentence)
+    assert (found.could_show, printed(found.sentence)) == (could, sentence)
 
 
 def test_claimed_value_at_the_offered_rate_is_a_lower_bound() -> None:

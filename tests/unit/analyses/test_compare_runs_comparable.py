@@ -32,9 +32,9 @@ class Maker:
         spec = self.record.study.model_dump(mode="json", by_alias=True)
         if study:
             study(spec)
-        told = changed_record(self.record.run_record, run=run, **run_json)
+        reported = changed_record(self.record.run_record, run=run, **run_json)
         return RunConditions(
-            Study.model_validate_json(json.dumps(spec)), self.record.plan, told, copy.deepcopy(self.record.facts)
+            Study.model_validate_json(json.dumps(spec)), self.record.plan, reported, copy.deepcopy(self.record.facts)
         )
 
 
@@ -44,9 +44,9 @@ def make() -> Maker:
     return Maker(read_run_conditions(RunPaths(raw, raw)))
 
 
-def refused(older: RunConditions, newer: RunConditions, **asked: str) -> str:
+def refused(older: RunConditions, newer: RunConditions, **requested: str) -> str:
     with pytest.raises(UsageError) as caught:
-        compute.check_comparable(older, newer, **asked)
+        compute.check_comparable(older, newer, **requested)
     assert caught.value.hint
     return caught.value.message
 
@@ -56,14 +56,14 @@ def test_two_runs_of_one_study_are_comparable(make: Maker) -> None:
 
 
 def test_runs_of_different_studies_are_refused(make: Maker) -> None:
-    said = refused(make.run("a"), make.run("b", lambda spec: spec.update(name="other")))
-    assert said == "run a is of study 'recorded', run b is of study 'other'"
+    printed = refused(make.run("a"), make.run("b", lambda spec: spec.update(name="other")))
+    assert printed == "run a is of study 'recorded', run b is of study 'other'"
 
 
 def test_runs_of_plain_and_interleaved_trials_are_refused(make: Maker) -> None:
     plain, interleaved = make.run("a"), make.run("b", lambda spec: spec.update(execution="interleaved"))
-    said = refused(plain, interleaved)
-    assert said.startswith("run a has plain trials, run b has interleaved ones: ")
+    printed = refused(plain, interleaved)
+    assert printed.startswith("run a has plain trials, run b has interleaved ones: ")
     assert refused(interleaved, plain).startswith("run b has interleaved trials, run a has plain ones: ")
     compute.check_comparable(interleaved, make.run("c", lambda spec: spec.update(execution="interleaved")))
 
@@ -121,19 +121,19 @@ def test_runs_with_changed_common_setup_are_compared_with_a_doubt(make: Maker) -
 
     older, newer = make.run("a"), make.run("b", busier)
     assert compute.changed_treatments(older, newer) == {}
-    told = list(compute.comparison_caveats(older, newer, condition_changes(older, newer)))
-    assert [title for title, _ in told] == ["Other load or set-up", "Two runs tell that, not why"]
-    assert "workload.connections" in told[0][1]
+    reported = list(compute.comparison_caveats(older, newer, condition_changes(older, newer)))
+    assert [title for title, _ in reported] == ["Other load or set-up", "Two runs tell that, not why"]
+    assert "workload.connections" in reported[0][1]
 
 
 def test_compare_runs_doubts_state_which_run_they_concern(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
     newer = replace(newer, plan=replace(newer.plan, added=3))
-    told = [f"{title}: {text}" for title, text in compute.comparison_caveats(older, newer, [])]
-    assert told[0].startswith("The older run was imported: ")
-    assert told[1] == "The newer run is a replay: of run x: nothing was measured anew"
-    assert told[2].startswith("The newer run did not end: ")
-    assert told[3].startswith("The newer run is exploratory: 3 blocks were added after looking")
-    assert "2\u00a0%, the newer 5\u00a0%; judged by the smaller" in told[4]
-    assert len(told) == 6
+    reported = [f"{title}: {text}" for title, text in compute.comparison_caveats(older, newer, [])]
+    assert reported[0].startswith("The older run was imported: ")
+    assert reported[1] == "The newer run is a replay: of run x: nothing was measured anew"
+    assert reported[2].startswith("The newer run did not end: ")
+    assert reported[3].startswith("The newer run is exploratory: 3 blocks were added after looking")
+    assert "2\u00a0%, the newer 5\u00a0%; judged by the smaller" in reported[4]
+    assert len(reported) == 6

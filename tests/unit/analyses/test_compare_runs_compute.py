@@ -56,11 +56,11 @@ def test_effect_change_between_paired_t_runs_equals_welchs_test() -> None:
     for values in pairs:
         wide = np.log(values.pivot(index="block", columns="treatment", values="value"))
         logs.append((wide["x"] - wide["base"]).to_numpy())
-    told = sps.ttest_ind(logs[1], logs[0], equal_var=False)
+    reported = sps.ttest_ind(logs[1], logs[0], equal_var=False)
     assert found is not None
-    assert found.p == pytest.approx(told.pvalue, rel=1e-6)
+    assert found.p == pytest.approx(reported.pvalue, rel=1e-6)
     assert found.effect == pytest.approx(math.expm1(logs[1].mean() - logs[0].mean()))
-    assert found.ci95 == pytest.approx(tuple(np.expm1(told.confidence_interval(0.95))), rel=1e-6)
+    assert found.ci95 == pytest.approx(tuple(np.expm1(reported.confidence_interval(0.95))), rel=1e-6)
 
 
 def test_effect_change_equals_the_ratio_of_printed_effects() -> None:
@@ -230,9 +230,9 @@ def test_sentences_have_fixed_wording() -> None:
     older = run({"moved": 0.06, "stayed": 0.06})
     found = compare_analyses(older, run({"moved": 0.01, "stayed": 0.061}, seed=2), ALIKE)
     assert wording.headline(found) == "1 of 2 comparisons changed: moved on."
-    said = wording.effect_change_phrase(row(found, "moved"), 0.02)
-    assert said.startswith(": changed: it is slower than it was, by 4.") and "in the older run, +" in said
-    assert "10 and 10 blocks." in said
+    printed = wording.effect_change_phrase(row(found, "moved"), 0.02)
+    assert printed.startswith(": changed: it is slower than it was, by 4.") and "in the older run, +" in printed
+    assert "10 and 10 blocks." in printed
     agrees = wording.effect_change_phrase(row(found, "stayed"), 0.02)
     assert agrees.startswith(": agrees: it moved by no more than 2\u00a0% (90\u00a0% interval ")
     both = compare_analyses(older, run({"moved": 0.06, "stayed": 0.061}, seed=2), ALIKE)

@@ -37,8 +37,8 @@ def pair(root: Path, older: Arms, newer: Arms, **more: Any) -> Layout:
     return layout
 
 
-def page_of(layout: Layout, **asked: Any) -> ComparePage:
-    return ComparePage(load_run(layout, STUDY, OLDER), load_run(layout, STUDY, NEWER), **asked)
+def page_of(layout: Layout, **requested: Any) -> ComparePage:
+    return ComparePage(load_run(layout, STUDY, OLDER), load_run(layout, STUDY, NEWER), **requested)
 
 
 def told_otherwise(layout: Layout, change: Callable[[dict[str, Any]], Any], run: str = NEWER) -> None:
@@ -137,9 +137,9 @@ def test_compare_runs_page_lists_changed_conditions_first(page: ComparePage) -> 
 def test_compare_runs_page_marks_a_changed_effect(page: ComparePage) -> None:
     assert words(page)["tcp-nopush"] == "changed"
     assert "tcp_nopush on" in page.answer().text.splitlines()[0]
-    shown = page.effects()
-    assert "<b>changed</b>" in shown.html and "<b>undecided</b>" not in shown.html
-    assert re.search(r"tcp_nopush on: changed: it is slower than it was, by \d", shown.text)
+    displayed = page.effects()
+    assert "<b>changed</b>" in displayed.html and "<b>undecided</b>" not in displayed.html
+    assert re.search(r"tcp_nopush on: changed: it is slower than it was, by \d", displayed.text)
 
 
 def test_compare_runs_page_lists_harness_checks_below_treatments(page: ComparePage) -> None:
@@ -153,8 +153,8 @@ def test_compare_runs_page_shows_medians_only_if_conditions_are_equal(
     assert page.levels().text == (
         "Not shown, as conditions differ on which a level depends: web: nginx and driver and web: kernel."
     )
-    shown = cases["one"].levels().text
-    assert "Older run, ok/s" in shown and re.search(r"baseline +4\d,\d\d\d", shown)
+    displayed = cases["one"].levels().text
+    assert "Older run, ok/s" in displayed and re.search(r"baseline +4\d,\d\d\d", displayed)
 
 
 def test_compare_runs_page_shows_medians_after_a_reboot(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_compare_runs_page_shows_medians_after_a_reboot(tmp_path: Path) -> None:
 
 def test_compare_runs_page_hides_medians_of_imported_runs(tmp_path: Path) -> None:
     layout = CASES["one"](tmp_path)
-    told = {"folder": "f", "conditions": "c.csv", "timed": True, "at": 0.0}
-    told_otherwise(layout, lambda record: record.update(imported=told))
+    reported = {"folder": "f", "conditions": "c.csv", "timed": True, "at": 0.0}
+    told_otherwise(layout, lambda record: record.update(imported=reported))
     page = page_of(layout)
     assert page.levels().text.startswith("Not shown: the newer run was imported")
     assert "The newer run was imported" in page.doubts().text
@@ -202,9 +202,9 @@ def test_compare_runs_page_adjusts_sixteen_treatments_together(cases: dict[str, 
 
 def test_compare_runs_figure_has_one_margin_label_and_the_words_of_the_page(page: ComparePage) -> None:
     figure = RunComparisonFigure(page.result).draw()
-    said = [t.get_text() for t in figure.findobj(Text)]
-    assert said.count("margin ±2\u00a0%") == 1
-    assert said.count("changed") == list(words(page).values()).count("changed")
+    printed = [t.get_text() for t in figure.findobj(Text)]
+    assert printed.count("margin ±2\u00a0%") == 1
+    assert printed.count("changed") == list(words(page).values()).count("changed")
 
 
 def test_compare_runs_figure_draws_the_older_run_hollow(cases: dict[str, ComparePage]) -> None:
@@ -237,8 +237,8 @@ def test_compare_runs_page_escapes_texts_and_has_all_sections(cases: dict[str, C
     assert not forbidden_content(page_html(page))
     ours = [page.answer(), page.conditions(), page.effects(), page.levels()]
     doubts = [f"{doubt.title}: {doubt.text}" for doubt in page.notes]
-    said = " ".join([how, alt, *(block.text for block in ours), *doubts])
-    assert not FORBIDDEN.search(said), FORBIDDEN.search(said)
+    printed = " ".join([how, alt, *(block.text for block in ours), *doubts])
+    assert not FORBIDDEN.search(printed), FORBIDDEN.search(printed)
 
 
 def test_figure_bytes_are_reproducible(page: ComparePage) -> None:
@@ -257,12 +257,12 @@ def test_compare_runs_page_accepts_metric_and_baseline(upgraded: Layout) -> None
 def test_compare_runs_accepts_a_run_id_or_the_word_previous(upgraded: Layout) -> None:
     assert resolve_run_pair(upgraded, STUDY, "latest", "previous") == (OLDER, NEWER)
     assert resolve_run_pair(upgraded, STUDY, OLDER, NEWER) == (OLDER, NEWER)
-    for run, against, said in (
+    for run, against, printed in (
         (OLDER, "previous", "no run before"),
         (OLDER, OLDER, "with itself"),
         (NEWER, "x", "no run"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=printed):
             resolve_run_pair(upgraded, STUDY, run, against)
 
 
@@ -282,7 +282,7 @@ def test_compare_runs_command_refuses_wrong_input_before_executing_a_notebook(tm
     told_otherwise(layout, lambda record: record.update(replay=OLDER))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOADBOOK_HOME", str(layout.root))
-        for words, said in (
+        for words, printed in (
             ([STUDY, "--against", OLDER], "hold the very measurements of one run"),
             (["--all", "--against", OLDER], "takes no STUDY"),
             ([STUDY, "other", "--against", OLDER], "exactly one STUDY"),
@@ -291,5 +291,5 @@ def test_compare_runs_command_refuses_wrong_input_before_executing_a_notebook(tm
             ([STUDY, "--against", OLDER, "-p", "run=x"], "given by the command line already"),
         ):
             result = CliRunner().invoke(report, words)
-            assert isinstance(result.exception, UsageError) and said in str(result.exception), words
+            assert isinstance(result.exception, UsageError) and printed in str(result.exception), words
     assert not layout.reports.exists()

@@ -22,7 +22,7 @@ def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02)
     """The invented study, asked whether anything is lost."""
     m = mock(case)
 
-    def asked(row: AnalysisRow) -> AnalysisRow:
+    def requested(row: AnalysisRow) -> AnalysisRow:
         if row.kind != "treatment" or row.verdict is None:
             return row
         found = decide_verdict(
@@ -34,7 +34,7 @@ def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02)
         )
         return replace(row, verdict=replace(found, decimals=1))
 
-    return replace(m.analysis, hypothesis="non-inferiority", margin=margin, rows=tuple(map(asked, m.analysis.rows)))
+    return replace(m.analysis, hypothesis="non-inferiority", margin=margin, rows=tuple(map(requested, m.analysis.rows)))
 
 
 def words(figure) -> list[str]:
@@ -58,11 +58,11 @@ def test_non_inferiority_figure_marks_the_deciding_bound() -> None:
     ticks = [line.get_color() for line in drawn.axes[0].lines if line.get_linewidth() > 3 and line.get_color()]
     compared = [r for r in analysis.of_kind("treatment") if r.verdict.one_sided_bounds]
     assert len(ticks) == len(compared)
-    said = words(drawn)
-    assert any(text.startswith("at worst −") for text in said)
-    assert {"■ no loss beyond 2\u00a0%", "▼ loses more than 2\u00a0%"} <= set(said)
+    printed = words(drawn)
+    assert any(text.startswith("at worst −") for text in printed)
+    assert {"■ no loss beyond 2\u00a0%", "▼ loses more than 2\u00a0%"} <= set(printed)
     assert "● undecided" in words(NonInferiorityFigure(one_sided("all_undecided")).draw())
-    assert "largest loss accepted, 2\u00a0%, declared before" in said
+    assert "largest loss accepted, 2\u00a0%, declared before" in printed
 
 
 def test_non_inferiority_figure_draws_bounds_beyond_the_axis_as_arrows() -> None:

@@ -33,9 +33,9 @@ def exploratory(data):
 def test_added_blocks_mark_every_verdict_as_exploratory(data, exploratory, tmp_path):
     assert exploratory.answer().text.startswith("Exploratory: tcp_nopush on is faster by ")
     assert "EXPLORATORY: 4 blocks were added after looking" in exploratory.scope().text
-    said = [line for line in exploratory.summary()["sentences"] if line[0] in "▲▼◆■●"]
-    assert len(said) >= 4
-    assert all("blocks (exploratory: 4 blocks were added after looking)" in line for line in said)
+    printed = [line for line in exploratory.summary()["sentences"] if line[0] in "▲▼◆■●"]
+    assert len(printed) >= 4
+    assert all("blocks (exploratory: 4 blocks were added after looking)" in line for line in printed)
     assert " doubts: Exploratory; " in exploratory.trust().text
     assert "4 of 12 blocks were added when the results could be seen" in exploratory.doubts().text
     write_summary(tmp_path, exploratory.summary())
@@ -51,10 +51,10 @@ def test_added_blocks_mark_every_verdict_as_exploratory(data, exploratory, tmp_p
 def test_page_at_a_planned_look_states_its_adjusted_levels(tmp_path):
     page = EffectsPage(run(tmp_path, blocks=10, stopping={"rule": "looks", "looks": [5, 10]}))
     assert "looks after 5 and 10 blocks, each at p < 0.0294" in page.scope().text
-    said = page.effects().text
-    assert f"(97.06{NBSP}% interval " in said and ", look 2 of 2 (" in said
-    assert "97.06 % interval, %" in said
-    assert f"(94.12{NBSP}% interval " in said
+    printed = page.effects().text
+    assert f"(97.06{NBSP}% interval " in printed and ", look 2 of 2 (" in printed
+    assert "97.06 % interval, %" in printed
+    assert f"(94.12{NBSP}% interval " in printed
 
 
 def test_page_between_planned_looks_has_no_verdict(tmp_path):

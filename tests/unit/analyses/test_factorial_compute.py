@@ -113,10 +113,10 @@ def test_sentences_have_fixed_wording(half: FactorialAnalysis) -> None:
         rf"accept x epoll: with epoll on, the effect of accept on changes by {change}, 8 blocks: better together\.",
         plain(say.factorial_effect_sentence(half.interactions[0], half.factor_labels)),
     )
-    said = [plain(say.factorial_effect_sentence(e, half.factor_labels)) for e in half.effects]
-    assert said[0].startswith("nopush on is faster by ") and said[1].startswith("workers on is slower by ")
-    assert re.search(r"the effect of \w+ on changes by no more than 2 % \(90 % interval ", said[-1])
-    assert not any(NEVER.search(line) for line in [*said, together])
+    printed = [plain(say.factorial_effect_sentence(e, half.factor_labels)) for e in half.effects]
+    assert printed[0].startswith("nopush on is faster by ") and printed[1].startswith("workers on is slower by ")
+    assert re.search(r"the effect of \w+ on changes by no more than 2 % \(90 % interval ", printed[-1])
+    assert not any(NEVER.search(line) for line in [*printed, together])
     named = plain(say.supporting_text(half))
     assert named.startswith("nopush on is faster by ") and "workers on is slower by " in named
     assert say.unlisted_interactions(half) == [

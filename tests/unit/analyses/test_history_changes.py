@@ -22,7 +22,7 @@ def logs(values, error=0.004):
     return [(float(value), error) for value in values]
 
 
-def told(values, error=0.004):
+def reported(values, error=0.004):
     return [(value, own, 10) for value, own in logs(values, error)]
 
 
@@ -113,7 +113,7 @@ def test_history_alarm_uses_at_least_the_usual_standard_error():
 
 def test_history_alarm_limit_is_a_prediction_interval():
     values = RNG.normal(0.02, 0.01, 12)
-    found = assess_newest(told(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
+    found = assess_newest(reported(values), (0.02, 0.004, 10), better="higher", rate=0.01, margin=0.02)
     half = stats.t.ppf(0.99, 11) * values.std(ddof=1) * math.sqrt(1 + 1 / 12)
     assert math.log1p(found.limit) == pytest.approx(values.mean() - half, rel=1e-3)
 

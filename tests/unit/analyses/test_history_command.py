@@ -53,14 +53,14 @@ def history(monkeypatch, capsys, root, *words):
     return code, *capsys.readouterr()
 
 
-def told(monkeypatch, capsys, root, *words):
+def reported(monkeypatch, capsys, root, *words):
     code, out, _ = history(monkeypatch, capsys, root, "--json", *words)
     assert code == 0
     return json.loads(out)
 
 
-def course(said, treatment="tcp-nopush"):
-    return next(one for one in said["comparisons"] if one["treatment"] == treatment)
+def course(printed, treatment="tcp-nopush"):
+    return next(one for one in printed["comparisons"] if one["treatment"] == treatment)
 
 
 def test_history_command_without_alarm_exits_with_0(steady, monkeypatch, capsys):
@@ -81,16 +81,16 @@ def test_history_command_alarm_exits_with_1(five, monkeypatch, capsys):
 
 
 def test_history_json_has_runs_effects_levels_and_alarms(steady, monkeypatch, capsys):
-    said = told(monkeypatch, capsys, steady)
-    assert [run["left_out"] for run in said["runs"]] == [None] * 7
-    assert [bool(run["conditions_changed"]) for run in said["runs"]] == [False] * 5 + [True, False]
-    assert "kernel 6.1.0-31-amd64 → 6.12.0" in said["runs"][5]["conditions_changed"][0]
-    found = course(said)
+    printed = reported(monkeypatch, capsys, steady)
+    assert [run["left_out"] for run in printed["runs"]] == [None] * 7
+    assert [bool(run["conditions_changed"]) for run in printed["runs"]] == [False] * 5 + [True, False]
+    assert "kernel 6.1.0-31-amd64 → 6.12.0" in printed["runs"][5]["conditions_changed"][0]
+    found = course(printed)
     assert len(found["points"]) == 7
     assert found["alarm"]["past"] == 6
     assert found["alarm"]["limit"] < found["alarm"]["effect"]
-    assert not said["alarm"]
-    assert course(said, "aa")["alarm"] is None
+    assert not printed["alarm"]
+    assert course(printed, "aa")["alarm"] is None
 
 
 def test_history_command_with_one_run_has_no_alarm(tmp_path, monkeypatch, capsys):
@@ -102,17 +102,17 @@ def test_history_command_with_one_run_has_no_alarm(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "printed"),
     [
         ({"change": many_runs.replay}, "a replay of run 20260101-010000: nothing was measured anew"),
         ({"change": many_runs.imported}, "imported without times: when it was measured is not known"),
         ({"ended": False}, "not finished"),
     ],
 )
-def test_history_command_lists_runs_that_do_not_count(five, monkeypatch, capsys, change, said):
+def test_history_command_lists_runs_that_do_not_count(five, monkeypatch, capsys, change, printed):
     run = night(five, 5, -0.25, **change)
     code, out, err = history(monkeypatch, capsys, five, "--alarm")
-    assert f"left out: {run}: {said}" in out
+    assert f"left out: {run}: {printed}" in out
     assert code == 4
     assert f"run {run} cannot be held against its past" in err
 
@@ -123,35 +123,35 @@ def test_history_command_reports_a_damaged_run_and_continues(five, monkeypatch, 
     damaged.plan_json.write_text("{")
     torn = layout.run(STUDY, layout.runs(STUDY)[3])
     torn.table("measurements").write_bytes(b"PAR1")
-    said = told(monkeypatch, capsys, five)
-    assert "cannot be read" in said["runs"][2]["left_out"]
-    assert "no tables" in said["runs"][3]["left_out"]
-    assert len(course(said)["points"]) == 3
+    printed = reported(monkeypatch, capsys, five)
+    assert "cannot be read" in printed["runs"][2]["left_out"]
+    assert "no tables" in printed["runs"][3]["left_out"]
+    assert len(course(printed)["points"]) == 3
 
 
 def test_history_command_separates_machines_unless_by_name_is_given(five, monkeypatch, capsys):
     night(five, 5, machine="another")
-    said = told(monkeypatch, capsys, five)
-    assert [run["hosts"] for run in said["runs"]] == [0] * 5 + [1]
-    assert said["runs"][5]["conditions_changed"] == [], "no hairline between runs of other hosts"
-    assert course(said)["alarm"] is None
-    assert "there is none, 4 more runs will do" in course(said)["no_alarm_possible"]
-    by_name = told(monkeypatch, capsys, five, "--by-name")
+    printed = reported(monkeypatch, capsys, five)
+    assert [run["hosts"] for run in printed["runs"]] == [0] * 5 + [1]
+    assert printed["runs"][5]["conditions_changed"] == [], "no hairline between runs of other hosts"
+    assert course(printed)["alarm"] is None
+    assert "there is none, 4 more runs will do" in course(printed)["no_alarm_possible"]
+    by_name = reported(monkeypatch, capsys, five, "--by-name")
     assert course(by_name)["alarm"]["past"] == 5
 
 
 def test_history_separates_runs_with_a_different_margin(five, monkeypatch, capsys):
     night(five, 5, change=many_runs.margin)
-    said = told(monkeypatch, capsys, five)
-    assert course(said)["alarm"] is None
-    assert said["runs"][-1]["conditions_changed"] == ["margin 0.02 → 0.05"]
+    printed = reported(monkeypatch, capsys, five)
+    assert course(printed)["alarm"] is None
+    assert printed["runs"][-1]["conditions_changed"] == ["margin 0.02 → 0.05"]
 
 
 def test_history_caches_effects_until_tables_change(steady, monkeypatch, capsys):
-    told(monkeypatch, capsys, steady)
+    reported(monkeypatch, capsys, steady)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loadbook.analyses.history.runs._compute_effects", lambda *what: pytest.fail("computed again"))
-        before = told(monkeypatch, capsys, steady)
+        before = reported(monkeypatch, capsys, steady)
     layout = Layout(steady)
     table = layout.run(STUDY, layout.runs(STUDY)[0]).table("measurements")
     with pytest.MonkeyPatch.context() as patch:
@@ -161,22 +161,22 @@ def test_history_caches_effects_until_tables_change(steady, monkeypatch, capsys)
         computed = runs._compute_effects
         patch.setattr(runs, "_compute_effects", lambda *what: seen.append(what) or computed(*what))
         table.touch()
-        assert told(monkeypatch, capsys, steady) == before
+        assert reported(monkeypatch, capsys, steady) == before
         assert len(seen) == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (["--rate", "0"], "not above 0"),
         (["--rate", "0.5"], "at most 0.2"),
         (["--metric", "speed"], "no metric 'speed'"),
     ],
 )
-def test_history_command_refuses_wrong_options(steady, monkeypatch, capsys, words, said):
+def test_history_command_refuses_wrong_options(steady, monkeypatch, capsys, words, printed):
     code, _, err = history(monkeypatch, capsys, steady, *words)
     assert code == 2
-    assert said in err
+    assert printed in err
 
 
 DOCUMENT = Path(__file__).parents[3] / "docs/history.md"

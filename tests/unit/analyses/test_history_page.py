@@ -31,8 +31,12 @@ REBOOT = ConditionChange("fact", "boot_id", "secret-1", "secret-2", ("web",), Fa
 
 def effect(log, name="tuned", kind="treatment", **other):
     ends = (math.expm1(log - 0.012), math.expm1(log + 0.012))
-    said = {"label": name, "verdict": "better" if log > 0.012 else "undecided", "question": {"margin": "0.02"}} | other
-    return RunEffect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **said)
+    printed = {
+        "label": name,
+        "verdict": "better" if log > 0.012 else "undecided",
+        "question": {"margin": "0.02"},
+    } | other
+    return RunEffect(treatment=name, kind=kind, effect=math.expm1(log), interval=ends, level=0.95, blocks=10, **printed)
 
 
 def nights(number, of=lambda k: 0.03, hosts=lambda k: 0, at=lambda k: k * DAY, names=("tuned",)):
@@ -89,8 +93,8 @@ def test_history_figure_bytes_are_reproducible():
 
 
 def test_history_figure_lists_comparisons_that_are_not_drawn():
-    shown = page(CASES["many comparisons"])
-    assert "2 other comparisons are not drawn" in HistoryFigure(shown.history, {}).help
+    displayed = page(CASES["many comparisons"])
+    assert "2 other comparisons are not drawn" in HistoryFigure(displayed.history, {}).help
 
 
 def test_history_axis_is_linear_in_time_with_cut_pauses():
@@ -100,9 +104,9 @@ def test_history_axis_is_linear_in_time_with_cut_pauses():
     steps = np.diff(places)
     assert steps[0] == pytest.approx(steps[1])
     assert steps[4] == pytest.approx(MAX_GAP * steps[0])
-    ((at, said),) = found.pauses
+    ((at, printed),) = found.pauses
     assert places[4] < at < places[5]
-    assert said.replace("\u00a0", " ") == "1 year"
+    assert printed.replace("\u00a0", " ") == "1 year"
 
 
 def test_history_axis_separates_simultaneous_runs():
@@ -111,9 +115,9 @@ def test_history_axis_separates_simultaneous_runs():
 
 
 def test_history_figure_marks_changed_conditions():
-    shown = page(nights(6), {"run-002": [KERNEL, REBOOT], "run-003": [REBOOT]})
-    assert shown.marks == {"run-002": ("web: kernel 6.1 → 6.8",)}
-    text = shown.which_count().text
+    displayed = page(nights(6), {"run-002": [KERNEL, REBOOT], "run-003": [REBOOT]})
+    assert displayed.marks == {"run-002": ("web: kernel 6.1 → 6.8",)}
+    text = displayed.which_count().text
     assert text.count("booted anew") == 2
     assert "secret" not in text
 
@@ -129,34 +133,34 @@ def test_history_page_has_a_row_per_run_with_reasons():
 
 
 def test_history_page_has_a_hosts_column_for_several_hosts():
-    shown = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS_TEXT])
-    assert {row[2] for row in shown.runs_table().rows} == {"A", "B"}
-    assert "A: driver, web; B: not recorded (imported)" in shown.scope().text
-    assert "as if they were on the same hosts" in shown.doubts().text
+    displayed = page(CASES["hosts that alternate"], hosts=["driver, web", IMPORTED_HOSTS_TEXT])
+    assert {row[2] for row in displayed.runs_table().rows} == {"A", "B"}
+    assert "A: driver, web; B: not recorded (imported)" in displayed.scope().text
+    assert "as if they were on the same hosts" in displayed.doubts().text
 
 
 def test_history_page_states_an_alarm_first():
     from loadbook.report.blocks import DONE_MIME
 
-    shown = page(CASES["the newest is worse"])
-    assert "bar-worse" in shown.answer().html
-    assert shown.answer().text.startswith("The newest run is worse than its past: tuned.")
-    assert "ALARM" in shown.comparisons().text
-    assert shown.provenance().data[DONE_MIME]["alarms"] == ["tuned"]
+    displayed = page(CASES["the newest is worse"])
+    assert "bar-worse" in displayed.answer().html
+    assert displayed.answer().text.startswith("The newest run is worse than its past: tuned.")
+    assert "ALARM" in displayed.comparisons().text
+    assert displayed.provenance().data[DONE_MIME]["alarms"] == ["tuned"]
 
 
 def test_history_page_escapes_hostile_names():
-    shown = page(CASES["odd names"])
-    html = "".join(block.html for block in (shown.scope(), shown.comparisons(), shown.which_count()))
+    displayed = page(CASES["odd names"])
+    html = "".join(block.html for block in (displayed.scope(), displayed.comparisons(), displayed.which_count()))
     assert "$x$ &lt;i&gt;" in html
     assert "<i>" not in html
 
 
 def test_history_page_without_readable_runs_says_so():
-    shown = page([RunSummary("run-001", 0.0, -1, excluded_reason="cannot be read: torn")], hosts=())
-    assert "no run has an effect" in shown.effect_timeline().text
-    assert "cannot be read: torn" in shown.which_count().text
-    assert shown.scope().text and shown.answer().text and shown.provenance().text
+    displayed = page([RunSummary("run-001", 0.0, -1, excluded_reason="cannot be read: torn")], hosts=())
+    assert "no run has an effect" in displayed.effect_timeline().text
+    assert "cannot be read: torn" in displayed.which_count().text
+    assert displayed.scope().text and displayed.answer().text and displayed.provenance().text
 
 
 def test_table_of_effects_has_the_words_of_the_verdict_page_for_checks():

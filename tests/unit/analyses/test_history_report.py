@@ -20,15 +20,15 @@ def two(tmp_path_factory):
     return nights(tmp_path_factory.mktemp("two"), 2)
 
 
-def made(layout, said):
+def made(layout, printed):
     with SharedKernel() as kernel:
-        return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120, kernel)
+        return history_report.build_history_page(layout, STUDY, "Which one?", printed.append, 120, kernel)
 
 
 def test_history_page_is_not_made_for_one_run(tmp_path):
-    layout, said = nights(tmp_path, 1), []
-    assert made(layout, said) == ([], [])
-    assert said == []
+    layout, printed = nights(tmp_path, 1), []
+    assert made(layout, printed) == ([], [])
+    assert printed == []
     assert history_report.history_link(STUDY, layout.reports) == []
 
 

@@ -105,19 +105,19 @@ def test_history_raises_no_alarm_for_a_removed_treatment():
 
 
 @pytest.mark.parametrize(
-    ("newest", "said"),
+    ("newest", "printed"),
     [
         ({"excluded_reason": "not finished"}, "the newest run does not count: not finished"),
         ({"effects": (effect(0.0, reason="only 3 complete blocks"),)}, "does not count: only 3 complete blocks"),
         ({"effects": (), "excluded_reason": "a replay of run r1"}, "the newest run is left out: a replay of run r1"),
     ],
 )
-def test_history_explains_why_the_newest_run_is_excluded(newest, said):
+def test_history_explains_why_the_newest_run_is_excluded(newest, printed):
     seen = runs(12)
     seen[-1] = replace(seen[-1], **newest)
     course = one(seen)
     assert course.alarm is None
-    assert said in course.no_alarm_reason
+    assert printed in course.no_alarm_reason
 
 
 def test_history_ignores_runs_that_do_not_count():

@@ -93,18 +93,18 @@ def test_noise_figure_panel_titles_state_their_results(records):
 
 
 def test_noise_page_states_false_alarms_of_simulated_studies_with_their_number(records):
-    said = relabelling_sentence(records["drifting"].relabelling)
+    printed = relabelling_sentence(records["drifting"].relabelling)
     assert re.match(
-        r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", said
+        r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", printed
     )
     assert records["few"].relabelling is None
     assert relabelling_sentence(None) == "Too few trials to draw labels anew."
 
 
 def test_noise_page_has_all_sections(page):
-    said = page.answer().text
-    assert said.startswith("On these hosts 2\u00a0% needs ")
-    assert "False alarms: " in said
+    printed = page.answer().text
+    assert printed.startswith("On these hosts 2\u00a0% needs ")
+    assert "False alarms: " in printed
     assert page.record.noise.trials == 29  # one crashed
     assert len(ability_table(page.record).rows) == 9
     assert "A/A arm" in page.trust().text

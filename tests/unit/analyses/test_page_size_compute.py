@@ -76,13 +76,13 @@ def test_page_size_knee_is_independent_of_machine_speed(factor: float, seed: int
 def test_page_size_knee_outside_the_sizes_is_not_reported(knee: float, seen: str) -> None:
     fit = curve(rates(8, EIGHT, np.random.default_rng(2), knee=knee))
     assert fit.visible_regime == seen
-    said = words.curve_sentence(fit)
+    printed = words.curve_sentence(fit)
     expected = {
         "request": "the cost per request rules; both costs are equal beyond",
         "byte": "the cost per byte rules from 128", "both": "bytes cost more than the request",
     }  # fmt: skip
-    assert expected[seen] in said.replace("\xa0", " ")
-    assert ("approaches" in said) == (seen != "request")
+    assert expected[seen] in printed.replace("\xa0", " ")
+    assert ("approaches" in printed) == (seen != "request")
     assert words.knee_text(fit).startswith({"request": "beyond ", "byte": "below ", "both": ""}[seen])
 
 
@@ -131,8 +131,8 @@ def test_page_size_reports_network_limit_and_equivalent_tiers() -> None:
     assert found.link_bytes_per_s == LINK_BYTES_PER_S
     assert found.tiers and [pair.converge_from_b for pair in found.tiers.pairs] == [65_536, 65_536]
     assert {name: found.errors[name].kind for name in found.errors} == {"2 nodes": "baseline", "4 nodes": "fewer"}
-    said = words.headline(found).replace("\xa0", " ")
-    assert said == "From 256 KiB on the network is the limit (large balancer); never for 2 of 4 curves."
+    printed = words.headline(found).replace("\xa0", " ")
+    assert printed == "From 256 KiB on the network is the limit (large balancer); never for 2 of 4 curves."
     nowhere = replace(found, bottlenecks=dict.fromkeys(found.bottlenecks, "C"))
     assert "At no size up to 512 KiB is the network the limit: the balancer CPU is full at 24 of 24 points" in (
         words.headline(nowhere).replace("\xa0", " ")

@@ -42,10 +42,10 @@ def changed(run: RunData, factor) -> RunData:
 
 
 def test_order_section_reports_drift_carry_over_and_outliers(run: RunData) -> None:
-    said = EffectsPage(run).order().text
-    assert "No carry-over from one trial to the next is seen (p 0." in said
-    assert "this check sees little: one below about " in said
-    assert "drift is visible over the run" in said or "this cancels in the comparisons" in said
+    printed = EffectsPage(run).order().text
+    assert "No carry-over from one trial to the next is seen (p 0." in printed
+    assert "this check sees little: one below about " in printed
+    assert "drift is visible over the run" in printed or "this cancels in the comparisons" in printed
     assert EffectsPage(run).notes == [] or {note.level for note in EffectsPage(run).notes} == {"note"}
 
 
@@ -94,11 +94,11 @@ def test_effect_that_changes_during_the_run_is_a_doubt(run: RunData) -> None:
 
 
 def test_latency_at_fixed_concurrency_has_a_note(run: RunData) -> None:
-    shown = EffectsPage(run).latency()
-    said = shown.text
-    assert "At fixed concurrency (closed loop): " in said
-    assert "own correction for stalls, at fixed concurrency; bar: " in shown.html
-    assert "Rate and p50 are one piece of evidence, not two" in said
+    displayed = EffectsPage(run).latency()
+    printed = displayed.text
+    assert "At fixed concurrency (closed loop): " in printed
+    assert "own correction for stalls, at fixed concurrency; bar: " in displayed.html
+    assert "Rate and p50 are one piece of evidence, not two" in printed
     opened = replace(run, trials=run.trials.assign(load_model="open"))
     assert "At fixed concurrency" not in checks.tail_note(opened, "latency", ["p50"], [])
 
@@ -111,9 +111,9 @@ def with_requests(run: RunData, number: float) -> RunData:
 def test_percentiles_with_too_few_requests_are_listed_and_not_drawn(run: RunData) -> None:
     page = EffectsPage(with_requests(run, 1500.0))
     assert "p99" not in page.panels and "p90" in page.panels
-    said = page.latency().text
-    assert "Not measurable: p99 needs 2,000 requests in a trial." in said
-    assert "p90 rests on about 150 requests beyond it in a trial" in said
+    printed = page.latency().text
+    assert "Not measurable: p99 needs 2,000 requests in a trial." in printed
+    assert "p90 rests on about 150 requests beyond it in a trial" in printed
     plenty = EffectsPage(with_requests(run, GOOD_TAIL_REQUESTS * 1000.0))
     assert "p99" in plenty.panels
     assert "rests on" not in checks.tail_note(plenty.run_data, "latency", list(plenty.panels), [])

@@ -35,10 +35,10 @@ def without(data: RunData, **changes) -> RunData:
 
 def test_resources_page_names_the_saturated_resource(data):
     page = ResourcesPage(data)
-    said = page.answer().text
-    assert said.startswith("At its limit: the CPU of the web in all 4 treatments; the driver had room except in")
-    assert "web: 99\xa0% of its CPU in every trial of" in said
-    assert page.summary()["verdict"]["sentence"] in said
+    printed = page.answer().text
+    assert printed.startswith("At its limit: the CPU of the web in all 4 treatments; the driver had room except in")
+    assert "web: 99\xa0% of its CPU in every trial of" in printed
+    assert page.summary()["verdict"]["sentence"] in printed
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -19,7 +19,7 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
 
-Said = dict[str, Any]
+Message = dict[str, Any]
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "gzip is faster by 6.0 %."}
 GOOD = {"verdict": VERDICT, "valid": 48, "planned": 48, "aa": True, "control": False}
 
@@ -42,13 +42,13 @@ def work(study: str, *names: str, more: int | None = None) -> BatchJob:
     )
 
 
-def reported(name: str, summary: Said | None = None, failures: tuple[str, ...] = ()) -> list[Said]:
+def reported(name: str, summary: Message | None = None, failures: tuple[str, ...] = ()) -> list[Message]:
     files = {"config_effects": [f"/reports/{name}.html", f"/reports/{name}.ipynb"]}
     last = {"kind": "reported", "took_s": 3.0, "summary": summary or GOOD, "files": files}
     return [{"kind": "report", "name": name}, last | {"failed": list(failures)}]
 
 
-def ran(run: str) -> list[Said]:
+def ran(run: str) -> list[Message]:
     note = {"kind": "note", "message": f"new run {run}", "run": run}
     trial = {"kind": "trial-ended", "message": "ok", "trial": "t0001", "done": 1, "total": 4, "remaining_s": 5.0}
     return [{"kind": "started", "format": 1}, note, trial, {"kind": "ran", "run": run, "took_s": 7.0}]
@@ -60,11 +60,11 @@ FAILED = {"kind": "failed", "error": "host web: no way there", "hint": "loadbook
 class Script(Worker):
     """A worker that yields the messages of a script, and ends with a code."""
 
-    def __init__(self, said: list[Said], code: int) -> None:
-        self.said, self.exit_code = said, code
+    def __init__(self, printed: list[Message], code: int) -> None:
+        self.printed, self.exit_code = printed, code
 
-    def messages(self) -> Iterator[Said]:
-        yield from self.said
+    def messages(self) -> Iterator[Message]:
+        yield from self.printed
 
     def stop(self) -> None:
         self.exit_code = 130
@@ -74,9 +74,9 @@ class Stage:
     """A project in which each study's worker says what stands in `scripts`."""
 
     def __init__(self, root: Path) -> None:
-        self.layout, self.scripts = Layout(root), dict[str, tuple[list[Said], int]]()
+        self.layout, self.scripts = Layout(root), dict[str, tuple[list[Message], int]]()
         self.jobs: list[WorkerJob] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.file = root / "nightly.toml"
 
     def start(self, layout: Layout, job: WorkerJob) -> Script:
@@ -93,7 +93,7 @@ class Stage:
         )
 
         def heard(one: BatchJob, name: str, event: Any, left_s: float) -> None:
-            self.told.append(f"{name} {event.line()}")
+            self.reported.append(f"{name} {event.line()}")
             if one.study == stop_at:
                 sitting.scheduler.stop()
 
@@ -131,14 +131,14 @@ def test_batch_row_and_file_record_the_result_of_an_entry(stage):
     assert row["pages"] == [{"notebook": "config_effects", "page": "a.html", "executed": "a.ipynb"}]
     assert (kept["exit_code"], kept["ended"] is not None) == (0, True)
     assert [job.folder for job in stage.jobs] == [str(stage.folder)] * 2
-    said = [line for line in stage.told if "done" in line]
-    assert said == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
+    printed = [line for line in stage.reported if "done" in line]
+    assert printed == [f"{name} done, 10\u00a0s; {k} of 2 entries are over" for k, name in enumerate("ab", 1)]
 
 
 def test_batch_row_lists_harness_checks_beside_the_verdict(stage):
     done = stage.sit([work("a")])
-    (shown,) = index.entry_rows(done)
-    assert shown["lines"] == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
+    (displayed,) = index.entry_rows(done)
+    assert displayed["lines"] == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 
@@ -164,12 +164,12 @@ def test_batch_failed_run_fails_its_reports(stage):
     assert [(row.exit_code, row.reason) for row in done.entries] == [(3, FAILED["error"]), (0, None)]
 
 
-@pytest.mark.parametrize(("code", "said"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
-def test_batch_records_a_dead_worker_process_as_a_failure_with_its_cause(stage, code, said):
+@pytest.mark.parametrize(("code", "printed"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
+def test_batch_records_a_dead_worker_process_as_a_failure_with_its_cause(stage, code, printed):
     stage.scripts["a"] = (ran("run-a"), code)
     done = stage.sit([work("a"), work("b")])
     assert states(done) == {"a": "failed", "b": "done"}
-    assert said in str(done.entries[0].reason)
+    assert printed in str(done.entries[0].reason)
 
 
 def test_batch_exit_code_is_the_highest_of_its_entries(stage):
@@ -220,11 +220,11 @@ def test_batch_with_a_changed_file_keeps_finished_entries(stage):
     stage.scripts["b"] = (ran("run-b"), 130)
     stage.sit([work("a"), work("b")], stop_at="b")
     last = read_batch_run(stage.folder)
-    round_, said = start_batch_run(
+    round_, printed = start_batch_run(
         Batch("nightly", stage.file, ()), [work("a"), work("c")], last, new=False, failed=False
     )
     assert states(round_) == {"a": "done", "c": "waiting"}
-    assert said.endswith("1 of 2 entries are done; no longer in the file: b")
+    assert printed.endswith("1 of 2 entries are done; no longer in the file: b")
 
 
 def test_batch_fail_fast_stops_and_can_be_resumed(stage):

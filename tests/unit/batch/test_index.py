@@ -55,13 +55,13 @@ EFFECT = {
 
 def test_index_and_batch_page_show_the_interval_of_the_first_treatment_alike(tmp_path):
     (tmp_path / "batch" / "nightly").mkdir(parents=True)
-    shown = summary("new", 2_000.0, "a is faster.") | {"effects": [EFFECT]}
-    write_summary(tmp_path, shown)
-    write_batch(tmp_path, shown)
+    displayed = summary("new", 2_000.0, "a is faster.") | {"effects": [EFFECT]}
+    write_summary(tmp_path, displayed)
+    write_batch(tmp_path, displayed)
     (run,) = [run for _, run in _read_batches(tmp_path)]
     pages = [write_index(tmp_path).read_text(), write_batch_page(tmp_path / "batch" / "nightly", run).read_text()]
     found = [BeautifulSoup(page, "html.parser").select("td .strip") for page in pages]
-    assert found[0] == found[1] == [BeautifulSoup(summary_strip(shown), "html.parser").span]
+    assert found[0] == found[1] == [BeautifulSoup(summary_strip(displayed), "html.parser").span]
     assert found[0][0]["aria-label"] == EFFECT["text"]
     assert all("Strip beside a verdict" in page for page in pages)
 

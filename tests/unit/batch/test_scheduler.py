@@ -43,12 +43,12 @@ def bar_each_other(one: BatchJob, other: BatchJob) -> bool:
 class Fake(Worker):
     """A worker that says what it is given once it is let go, and ends."""
 
-    def __init__(self, said: list[dict[str, Any]], code: int = 0) -> None:
-        self.said, self.exit_code, self.go, self.stops = said, code, threading.Event(), 0
+    def __init__(self, printed: list[dict[str, Any]], code: int = 0) -> None:
+        self.printed, self.exit_code, self.go, self.stops = printed, code, threading.Event(), 0
 
     def messages(self) -> Iterator[dict[str, Any]]:
         self.go.wait()
-        yield from self.said
+        yield from self.printed
 
     def stop(self) -> None:
         self.stops += 1
@@ -72,13 +72,13 @@ class LettingGo(queue.SimpleQueue[Any]):
 class Hall:
     """Lanes of fakes; whoever has begun is let go when nothing else can begin, the oldest first."""
 
-    def __init__(self, works: list[BatchJob], jobs: int = 4, more: Any = lambda work, said: True) -> None:
+    def __init__(self, works: list[BatchJob], jobs: int = 4, more: Any = lambda work, printed: True) -> None:
         self.begun: list[str] = []
         self.together: list[set[str]] = []
         self.ended: dict[str, int] = {}
         self.fakes: dict[str, Fake] = {}
         self.more = more
-        self.scheduler = Scheduler(self.start, self.said, jobs)
+        self.scheduler = Scheduler(self.start, self.printed, jobs)
         self.scheduler.messages = LettingGo(self.scheduler.active)
         self.scheduler.run(works)
 
@@ -87,11 +87,11 @@ class Hall:
         self.fakes[one.study] = fake = Fake([{"kind": "x", "study": one.study}])
         return fake
 
-    def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
+    def printed(self, one: BatchJob, printed: dict[str, Any]) -> bool:
         self.together.append({other.study for other, _ in self.scheduler.active.values()})
-        if said["kind"] == "ended":
-            self.ended[one.study] = said["exit_code"]
-        return self.more(one, said)
+        if printed["kind"] == "ended":
+            self.ended[one.study] = printed["exit_code"]
+        return self.more(one, printed)
 
 
 def test_scheduler_runs_jobs_on_different_machines_concurrently():
@@ -133,16 +133,16 @@ def test_scheduler_runs_replays_beside_other_jobs():
 
 
 def test_scheduler_starts_nothing_after_a_fatal_failure():
-    hall = Hall([work("a", "m1"), work("b", "m1")], more=lambda one, said: said["kind"] != "ended")
+    hall = Hall([work("a", "m1"), work("b", "m1")], more=lambda one, printed: printed["kind"] != "ended")
     assert (hall.begun, hall.ended) == (["a"], {"a": 0})
 
 
 def test_scheduler_stop_interrupts_all_jobs():
     class Stopping(Hall):
-        def said(self, one: BatchJob, said: dict[str, Any]) -> bool:
-            if said["kind"] == "x" and not self.scheduler.stops:
+        def printed(self, one: BatchJob, printed: dict[str, Any]) -> bool:
+            if printed["kind"] == "x" and not self.scheduler.stops:
                 self.scheduler.stop()
-            return super().said(one, said)
+            return super().printed(one, printed)
 
     hall = Stopping([work("a", "m1"), work("b", "m2"), work("c", "m1")])
     assert hall.begun == ["a", "b"]

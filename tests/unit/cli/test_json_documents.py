@@ -39,8 +39,8 @@ def loadbook(layout, monkeypatch, capsys):
 
     def call(*words):
         code = exit_code(monkeypatch, *words, "--json")
-        said = capsys.readouterr()
-        return code, json.loads(said.out), said.err
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out), printed.err
 
     return call
 
@@ -125,8 +125,8 @@ def test_run_document_is_printed_although_no_trial_counts(loadbook, layout):
 
 def test_run_dry_run_with_json_names_the_plan(layout, monkeypatch, capsys):
     assert exit_code(monkeypatch, "run", STUDY, "--dry-run", "--json") == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.endswith(f"next: loadbook plan {STUDY} --json\n")
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.endswith(f"next: loadbook plan {STUDY} --json\n")
 
 
 def test_import_document_has_every_output_and_the_run(loadbook, layout, tmp_path):
@@ -203,8 +203,8 @@ def test_calibrate_without_a_terminal_needs_yes(layout, monkeypatch, capsys, wor
     monkeypatch.setattr("loadbook.cli.terminal.can_ask", lambda: bool(words))
     monkeypatch.setattr("loadbook.cli.calibrate._lab_hosts", lambda layout: pytest.fail("the lab was started"))
     assert exit_code(monkeypatch, "calibrate", *words) == 2
-    said = capsys.readouterr().err
-    assert "puts load on the hosts for minutes" in said and said.endswith("next: loadbook calibrate ... --yes\n")
+    printed = capsys.readouterr().err
+    assert "puts load on the hosts for minutes" in printed and printed.endswith("next: loadbook calibrate ... --yes\n")
 
 
 def test_calibrate_tells_the_load_and_its_time_before_it_starts(layout, tmp_path, monkeypatch, capsys):
@@ -213,5 +213,5 @@ def test_calibrate_tells_the_load_and_its_time_before_it_starts(layout, tmp_path
     monkeypatch.setattr("loadbook.cli.calibrate._driver_tools", lambda path, tools: (["ab"], []))
     monkeypatch.setattr("loadbook.cli.calibrate._run_studies", lambda *given: pytest.fail("load was put"))
     assert exit_code(monkeypatch, "calibrate", "--hosts", "hosts.toml", "--blocks", "3") == 130
-    said = capsys.readouterr().err.replace("\N{NO-BREAK SPACE}", " ")
-    assert "This puts load on the hosts of hosts.toml: 15 trials of ab, 60 s. Start? [y/N]" in said
+    printed = capsys.readouterr().err.replace("\N{NO-BREAK SPACE}", " ")
+    assert "This puts load on the hosts of hosts.toml: 15 trials of ab, 60 s. Start? [y/N]" in printed

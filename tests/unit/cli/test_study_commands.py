@@ -49,9 +49,9 @@ def test_plan_reports_five_errors_with_key_paths(loadbook, tmp_path):
     for command in (["plan"], ["run", "--hosts", str(tmp_path / "none.toml")]):
         code, out, err = loadbook(command[0], "mistaken", *command[1:])
         assert (code, out) == (2, "")
-        said = err.splitlines()
-        assert said[0].endswith("mistaken.toml: 5 problems")
-        paths = {line.strip().split(":")[0] for line in said[1:6]}
+        printed = err.splitlines()
+        assert printed[0].endswith("mistaken.toml: 5 problems")
+        paths = {line.strip().split(":")[0] for line in printed[1:6]}
         assert paths == {
             "baseline", "blocks", "roles.web.vars.worker_proceses", "workload.duration_s", "treatments.one.set.nosuch",
         }  # fmt: skip

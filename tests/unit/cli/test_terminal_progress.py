@@ -102,11 +102,11 @@ def test_log_has_one_line_for_each_block_and_one_after_half_a_minute_without(clo
     with ProgressDisplay(stream) as display:
         display(Progress("trial-started", "running", "t0009", "as-is", done=8, beside=3, **BLOCK))
         display(phase("load", 100.0))
-        said = []
+        printed = []
         for _ in range(60):
             clock.turn(1)
-            said.append(seen(stream))
-        assert [text for text in said if text] == [
+            printed.append(seen(stream))
+        assert [text for text in printed if text] == [
             "[8/40] block 3 of 10, load 29 of 100 s, 4 min left\n",
             "[8/40] block 3 of 10, load 58 of 100 s, 3 min left\n",
         ]
@@ -150,9 +150,9 @@ def test_reason_of_failed_trials_is_printed_once_and_the_others_are_counted(term
         "[4/40] block 3 of 10  t0004 other: lost: web was rebooted; 4 min left",
         "t0001 tuned: invalid, the same in 2 more trials",
     ]
-    shown = seen(terminal)
-    assert shown.count("error responses") == 1 and "as t0001" not in shown
-    assert "t0001 tuned: invalid, the same in 2 more trials" in shown
+    displayed = seen(terminal)
+    assert displayed.count("error responses") == 1 and "as t0001" not in displayed
+    assert "t0001 tuned: invalid, the same in 2 more trials" in displayed
 
 
 def test_line_on_a_block_has_the_reasons_of_its_failed_trials(clock):
@@ -174,8 +174,8 @@ def test_next_run_on_the_same_bar_begins_anew(terminal, clock):
         display(ended(3, "invalid", "no work"))
         display(ended(4, "invalid", "no work"))
         display(Progress("note", "new run r2", run="r2"))
-        shown = seen(terminal)
-        assert shown.index("the same in 1 more trial") < shown.index("new run r2")
+        displayed = seen(terminal)
+        assert displayed.index("the same in 1 more trial") < displayed.index("new run r2")
         display(Progress("trial-started", "running", "t0001", "as-is", 1, 2, 0, 6))
         assert "0/6" in seen(terminal)
         display(Progress("trial-ended", "invalid: no work", "t0001", "tuned", 1, 2, 1, 6, "invalid"))

@@ -21,8 +21,8 @@ def typed(tmp_path, monkeypatch, capsys):
 
     def call(*words):
         code = exit_code(monkeypatch, *words)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return call
 

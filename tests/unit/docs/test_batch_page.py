@@ -41,9 +41,9 @@ def test_batch_page_dry_run_prints_as_documented(monkeypatch, capsys):
     line = next(line for line in PAGE.splitlines() if line.startswith("loadbook batch"))
     monkeypatch.chdir(REPO)
     assert exit_code(monkeypatch, *shlex.split(line, comments=True)[1:]) == 0
-    said = capsys.readouterr().out
-    assert "4. known-cost-smoke on the lab: after" in said
-    assert "known-cost-smoke-latency.html: metric = latency" in said
+    printed = capsys.readouterr().out
+    assert "4. known-cost-smoke on the lab: after" in printed
+    assert "known-cost-smoke-latency.html: metric = latency" in printed
 
 
 def test_batch_page_explains_every_key_of_the_batch_file():

@@ -24,8 +24,8 @@ def commands() -> list[str]:
 def test_documented_commands_exist(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = command.split()
     assert words[0] in COMMANDS, f"the documents use `loadbook {command}`"
-    shown = words if words[0] in ("lab", "hosts") else words[:1]
-    assert exit_code(monkeypatch, *shown, "--help") == 0
+    displayed = words if words[0] in ("lab", "hosts") else words[:1]
+    assert exit_code(monkeypatch, *displayed, "--help") == 0
 
 
 def test_local_links_of_the_documents_exist() -> None:

@@ -28,8 +28,8 @@ def test_walkthrough_of_howto_cloud_shows_the_real_error_for_an_unlisted_target(
             reader.write(step._replace(text=re.sub(r"^external = \[.*\n", "", step.text, flags=re.MULTILINE)))
     monkeypatch.chdir(reader.root)
     assert exit_code(monkeypatch, "plan", "cloud", "--hosts", "hosts.toml") == 2
-    (shown,) = re.findall(r"```\n(hosts.toml: 1 problem\n.*?)```", page_text("hosts.md#Cloud machines"), re.DOTALL)
-    assert shown in capsys.readouterr().err
+    (displayed,) = re.findall(r"```\n(hosts.toml: 1 problem\n.*?)```", page_text("hosts.md#Cloud machines"), re.DOTALL)
+    assert displayed in capsys.readouterr().err
 
 
 def test_docs_index_links_every_page():

@@ -28,8 +28,8 @@ def test_background_load_of_every_kind_is_reported():
     assert list(parse_background_load(IDLE, 0.1, 1)) == []
     busy = IDLE.replace("cpu0 100 0 0 950", "cpu0 140 0 0 910").replace("load 0.10", "load 3.20")
     busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
-    said = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
-    assert said == [
+    printed = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
+    assert printed == [
         "other programs use 80\xa0% of its CPU now. Results will be vague; `top` shows which.",
         "7 connections to port 18080 are open, which are not ours",
         "a package manager is at work: apt-get, dpkg",
@@ -64,8 +64,8 @@ def test_program_that_uses_most_of_the_cpu_is_named_if_it_runs_where_the_service
         return f"{first}again\n{second}cpus 0\nload 0.10\n"
 
     quiet = stat(8, "kworker/u8:0-flush", 900, 0)
-    (said,) = parse_background_load(answer(stat(7, "web (1)", 540, 0), quiet, stat(9, "elsewhere", 90, 1)), 0.1, 1)
-    assert said == "other programs use 80\xa0% of its CPU now, most of it web (1) (pid 7). Results will be vague."
+    (printed,) = parse_background_load(answer(stat(7, "web (1)", 540, 0), quiet, stat(9, "elsewhere", 90, 1)), 0.1, 1)
+    assert printed == "other programs use 80\xa0% of its CPU now, most of it web (1) (pid 7). Results will be vague."
     shared = [stat(7, "web (1)", 513, 0), quiet, stat(10, "cc", 13, 0), stat(11, "cc", 14, 0)]
     assert "`top` shows which" in next(parse_background_load(answer(*shared), 0.1, 1))
 
@@ -79,8 +79,8 @@ def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
     plan = SimpleNamespace(study=SimpleNamespace(validity=SimpleNamespace(foreign_cpu=0.1)), hours=1)
     hosts = dict.fromkeys(("driver", "web"), SimpleNamespace(live=True))
     testbed: Any = SimpleNamespace(plan=plan, hosts=hosts, map=lambda call, keys: {key: call(key) for key in keys})
-    ((alias, said),) = background_load.background_load(testbed)
-    assert (alias, said.replace("\xa0", " ")) == (
+    ((alias, printed),) = background_load.background_load(testbed)
+    assert (alias, printed.replace("\xa0", " ")) == (
         "driver",
         "on its machine is run run-1 of lb (user bob, process 7 of bob@pc, lab /l, for 60 s). "
         "The two loads disturb each other.",

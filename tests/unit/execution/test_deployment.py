@@ -116,8 +116,8 @@ def test_deployment_finds_the_number_of_cpus_that_a_plan_needs() -> None:
 
 def test_deployment_probes_a_service_from_the_host_that_sends_it_requests() -> None:
     deployment = Deployment(make_testbed(), "two")
-    asked = {placement.role: deployment.client_host(placement).address for placement in deployment.placements}
-    assert asked == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
+    requested = {placement.role: deployment.client_host(placement).address for placement in deployment.placements}
+    assert requested == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
 
 
 def test_deployment_sets_cpus_and_quota_of_processes() -> None:
@@ -172,8 +172,8 @@ def test_deployment_names_the_role_with_too_few_hosts() -> None:
     plan = make_plan(Study.model_validate(STUDY))
     with pytest.raises(PreflightError) as refused:
         check_roles(plan, inventory(w2=["other"], idle=["other"], lb=["other"]))
-    said = [problem.split(" (")[0] for problem in refused.value.problems]
-    assert said == ["no host has the role 'balancer'", "1 host has the role 'web', 2 are needed"]
+    printed = [problem.split(" (")[0] for problem in refused.value.problems]
+    assert printed == ["no host has the role 'balancer'", "1 host has the role 'web', 2 are needed"]
     with pytest.raises(PreflightError) as caught:
         check_roles(plan, inventory(w2=["other"], lb=["balncer"]))
     assert "no host has the role 'balancer' (host lb has 'balncer'; did you mean 'balancer'?)" in caught.value.message

@@ -35,16 +35,16 @@ def test_dry_run_of_an_interleaved_study_shows_the_turns_of_all_load_generators(
     (layout.studies / "small.toml").write_text(text)
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     assert exit_code(monkeypatch, "run", "small", "--hosts", str(THREE), "--dry-run") == 0
-    shown = capsys.readouterr().out
-    assert "3 blocks of 2, all of a block at once, in turns" in shown
-    assert re.search(r"^== all treatments by turns: baseline, again: 3 blocks, each$", shown, re.M)
-    assert "== treatment" not in shown
+    displayed = capsys.readouterr().out
+    assert "3 blocks of 2, all of a block at once, in turns" in displayed
+    assert re.search(r"^== all treatments by turns: baseline, again: 3 blocks, each$", displayed, re.M)
+    assert "== treatment" not in displayed
     for arm, treatment in ((0, "again|baseline"), (1, "again|baseline")):
         start = rf"^load1 +put jobs/RUN-t0001-a1-load/arm{arm}/cmd .*# ({treatment}): exec .*wrk -t1 -c50 "
-        assert re.search(start, shown, re.M)
-    assert re.search(r"^load1 +job RUN-t0001-a1-load: perl interleave.pl schedule ", shown, re.M)
-    assert "for the length of slices; in the first block only" in shown
-    assert len(set(re.findall(r"http://192.0.2.31:(\d+)/index.html", shown))) == 2
+        assert re.search(start, displayed, re.M)
+    assert re.search(r"^load1 +job RUN-t0001-a1-load: perl interleave.pl schedule ", displayed, re.M)
+    assert "for the length of slices; in the first block only" in displayed
+    assert len(set(re.findall(r"http://192.0.2.31:(\d+)/index.html", displayed))) == 2
 
 
 def test_dry_run_of_system_mode_may_load_the_page_with_the_config_id(tmp_path, no_network):

@@ -128,15 +128,15 @@ def test_open_load_rate_is_limited_by_the_cap_in_every_treatment(tmp_path):
 
 
 def test_closed_load_is_refused_under_a_rate_cap_with_the_remedy(tmp_path):
-    (said,) = refused(tmp_path, "", web1="max_requests_per_s = 1e9")
-    assert "a closed load has no rate of its own" in said
-    assert "open" in said
-    assert "take the cap away" in said
+    (printed,) = refused(tmp_path, "", web1="max_requests_per_s = 1e9")
+    assert "a closed load has no rate of its own" in printed
+    assert "open" in printed
+    assert "take the cap away" in printed
 
 
 def test_load_duration_cap_uses_the_time_limit_of_loads_with_a_request_count(tmp_path):
-    (said,) = refused(tmp_path, "", "requests = 100\nrate_per_s = 10", "open", web1="max_load_s = 25")
-    assert "may last 26 s" in said
+    (printed,) = refused(tmp_path, "", "requests = 100\nrate_per_s = 10", "open", web1="max_load_s = 25")
+    assert "may last 26 s" in printed
 
 
 def test_load_shares_of_drivers_never_exceed_the_total():
@@ -149,20 +149,20 @@ def test_load_shares_of_drivers_never_exceed_the_total():
 
 
 def test_load_target_outside_the_hosts_file_is_refused(tmp_path, record_property):
-    (said,) = refused(tmp_path, CLOUD)
-    assert said == "roles.lb: lb.example:8443 is not in the hosts file (treatment cloud): no load is put on it"
+    (printed,) = refused(tmp_path, CLOUD)
+    assert printed == "roles.lb: lb.example:8443 is not in the hosts file (treatment cloud): no load is put on it"
     assert refused(tmp_path, CLOUD, top='external = ["lb.example:443", "lb.example.evil:8443"]')
     assert not refused(tmp_path, CLOUD, top='external = ["LB.example:8443"]')
-    record_property("seen", said)
+    record_property("seen", printed)
 
 
 def test_external_address_of_a_listed_host_is_allowed_with_its_caps(tmp_path):
     known = '[hosts.cloud]\nroles = []\naddress = "lb.example"\n'
     assert not refused(tmp_path, CLOUD, web2=known)
-    (said,) = refused(tmp_path, CLOUD, web2=known + "max_connections = 39")
-    assert said.startswith("hosts.cloud.max_connections: 39 at most")
+    (printed,) = refused(tmp_path, CLOUD, web2=known + "max_connections = 39")
+    assert printed.startswith("hosts.cloud.max_connections: 39 at most")
     capped = known.replace("lb.example", "LB.example") + "max_connections = 39"
-    assert refused(tmp_path, CLOUD, web2=capped) == [said]  # names of hosts have no case
+    assert refused(tmp_path, CLOUD, web2=capped) == [printed]  # names of hosts have no case
 
 
 def test_lab_load_targets_are_limited_to_this_machine(tmp_path):
@@ -224,9 +224,9 @@ def test_load_beyond_caps_exits_with_2_in_every_planning_command(
     assert refused(tmp_path, BALANCED, web1="max_connections = 5")
     found = exit_code(monkeypatch, command[0], str(tmp_path / "capped.toml"), *command[1:], "--hosts",
                       str(tmp_path / "hosts.toml"))  # fmt: skip
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert found == 2
-    assert "hosts.web1.max_connections: 5 at most, the load may have 40 open (treatments plain, balanced)" in said
+    assert "hosts.web1.max_connections: 5 at most, the load may have 40 open (treatments plain, balanced)" in printed
     assert not list((layout.root / "data").rglob("plan.json"))
 
 

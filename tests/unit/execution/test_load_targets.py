@@ -24,11 +24,11 @@ def layout(tmp_path):
 
 
 def test_unloaded_hosts_of_a_role_without_balancer_are_reported(layout, monkeypatch, capsys):
-    said = "all load goes to the first host of the role 'web', as nothing stands in front of them: baseline, again"
-    assert list(unloaded_hosts(make_plan(load_study(layout, "two")))) == [said]
+    printed = "all load goes to the first host of the role 'web', as nothing stands in front of them: baseline, again"
+    assert list(unloaded_hosts(make_plan(load_study(layout, "two")))) == [printed]
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     assert exit_code(monkeypatch, "plan", "two") == 0
-    assert f"note        {said}" in capsys.readouterr().out
+    assert f"note        {printed}" in capsys.readouterr().out
 
 
 def test_unloaded_hosts_that_a_study_leaves_out_are_reported(layout):

@@ -28,9 +28,9 @@ def test_power_of_a_main_effect_uses_every_trial(tmp_path) -> None:
 
 
 def test_plan_of_a_fractional_factorial_lists_aliased_effects() -> None:
-    said = _plan_lines(make_plan(factorial_study("abcd", 12, fraction="half")))
-    assert said[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
-    assert said[-3:] == [
+    printed = _plan_lines(make_plan(factorial_study("abcd", 12, fraction="half")))
+    assert printed[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
+    assert printed[-3:] == [
         "            a x b is confounded with c x d.",
         "            a x c is confounded with b x d.",
         "            a x d is confounded with b x c.",

@@ -187,19 +187,19 @@ def test_plan_with_too_few_blocks_prints_the_number_needed(layout):
         forecast, detectable=0.0523, sd=0.1823, blocks_needed=604, blocks_needed_range=(259, 2285), effect=0.02
     )
     minutes = format_duration(exact.hours(604) * 3600).replace("\u00a0", " ")
-    assert said(exact) == (
+    assert printed(exact) == (
         f"This run can see differences of 5.2 % or more. For 2 %: --blocks 600 ({minutes}; 260 to 2,300 blocks). "
         "(Noise recorded on these hosts: 18 %.)"
     )
     assumed = replace(exact, sd=0.0354, sd_range=None, blocks_needed=28, blocks_needed_range=None)
     minutes = format_duration(exact.hours(28) * 3600).replace("\u00a0", " ")
-    assert said(assumed).endswith(f"For 2 %: --blocks 28 ({minutes}). (Noise assumed, as on quiet hosts: 3.5 %.)")
+    assert printed(assumed).endswith(f"For 2 %: --blocks 28 ({minutes}). (Noise assumed, as on quiet hosts: 3.5 %.)")
     few = forecast_power(layout, replace(plan, blocks=4))
-    assert said(few).startswith("This run has too few blocks to see any difference. For 2 %: --blocks ")
-    assert "For 2 %: more than 10,000 blocks. " in said(replace(few, blocks_needed=None, blocks_needed_range=None))
+    assert printed(few).startswith("This run has too few blocks to see any difference. For 2 %: --blocks ")
+    assert "For 2 %: more than 10,000 blocks. " in printed(replace(few, blocks_needed=None, blocks_needed_range=None))
 
 
-def said(forecast):
+def printed(forecast):
     return underpowered_note(forecast).replace("\u00a0", " ")
 
 
@@ -229,8 +229,8 @@ def test_plan_noise_of_runs_without_aa_arm_removes_treatment_effects(layout):
 def test_plan_derives_trial_length_from_rates_within_trials(layout):
     plan = planned(layout)
     keep(layout, plan, Given(seconds=40))
-    told = power_lines(forecast_power(layout, plan))[-1]
-    assert told.startswith("length      trials of ") and "longer ones do not replace more" in told
+    reported = power_lines(forecast_power(layout, plan))[-1]
+    assert reported.startswith("length      trials of ") and "longer ones do not replace more" in reported
     keep(layout, plan, Given("20261120-110000"))
     assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
 
@@ -238,16 +238,16 @@ def test_plan_derives_trial_length_from_rates_within_trials(layout):
 def test_plan_derives_the_length_of_interleaved_trials_from_their_slices(layout):
     study = load_study(layout, "noise").model_copy(update={"execution": "interleaved"})
     keep(layout, make_plan(study), Given(sd=0.02, slice_noise=0.1))
-    told = power_lines(forecast_power(layout, make_plan(study)))[-1]
-    assert told.startswith("length      trials of ") and "1.6\u00a0% within a second" in told
-    assert "900\u00a0ms around each" in told
+    reported = power_lines(forecast_power(layout, make_plan(study)))[-1]
+    assert reported.startswith("length      trials of ") and "1.6\u00a0% within a second" in reported
+    assert "900\u00a0ms around each" in reported
 
 
 def test_plan_of_interleaved_trials_without_recorded_slices_says_so(layout):
     study = load_study(layout, "noise").model_copy(update={"execution": "interleaved"})
     keep(layout, make_plan(study), Given(sd=0.02))
-    told = power_lines(forecast_power(layout, make_plan(study)))[-1]
-    assert told == "length      not known: it takes an interleaved run of this load with an A/A arm and five blocks"
+    reported = power_lines(forecast_power(layout, make_plan(study)))[-1]
+    assert reported == "length      not known: it takes an interleaved run of this load with an A/A arm and five blocks"
 
 
 def test_plan_finds_all_aa_arms_of_the_baseline(layout):

@@ -119,24 +119,24 @@ def test_replay_refuses_another_configuration_or_load(layout, hosts):
 
 
 def test_replay_reports_missing_recordings_before_the_run(layout, hosts):
-    said = []
+    printed = []
     with pytest.raises(UsageError, match=r"does not hold:\n  t0033: \S+ in block 9\n"):
-        run_study(layout, RunRequest(STUDY, hosts, blocks=9, new=True), on_event=said.append)
-    assert [event.message for event in said] == []
+        run_study(layout, RunRequest(STUDY, hosts, blocks=9, new=True), on_event=printed.append)
+    assert [event.message for event in printed] == []
     with pytest.raises(UsageError, match=r" in block 1\n(.|\n)* and \d+ more"):
         run_study(layout, RunRequest(STUDY, hosts, subset="all", new=True))
 
 
 def test_run_is_announced_after_every_check_and_before_its_folder_is_there(layout, hosts):
-    said = []
+    printed = []
     run = run_study(
         layout,
         RunRequest(STUDY, hosts, blocks=1, new=True),
-        on_event=lambda event: said.append((event, layout.runs(STUDY))),
+        on_event=lambda event: printed.append((event, layout.runs(STUDY))),
     )
-    ((number, there),) = [(k, there) for k, (event, there) in enumerate(said) if event.run]
-    assert said[number][0].message.startswith(f"new run {run}: 4 trials") and run not in there
-    assert said[number - 1][0].message.startswith("checking ")
+    ((number, there),) = [(k, there) for k, (event, there) in enumerate(printed) if event.run]
+    assert printed[number][0].message.startswith(f"new run {run}: 4 trials") and run not in there
+    assert printed[number - 1][0].message.startswith("checking ")
 
 
 def test_replays_of_two_studies_started_in_one_second_do_not_collide(layout, hosts, monkeypatch):
@@ -190,7 +190,7 @@ def test_replay_hosts_file_keeps_prices(tmp_path):
     from loadbook.execution.session import replay_hosts_file
     from loadbook.hosts.inventory import HostsFile, read_hosts
 
-    said = {
+    printed = {
         "currency": "EUR",
         "external": ["balancer.example:80"],
         "external_prices": {"balancer": 10.5},
@@ -199,7 +199,7 @@ def test_replay_hosts_file_keeps_prices(tmp_path):
             "b": {"roles": ["web"], "link_mbit": 100.0},
         },
     }
-    inventory = HostsFile.model_validate(said)
+    inventory = HostsFile.model_validate(printed)
     hosts = {alias: SimpleNamespace(address=f"192.0.2.{n}") for n, alias in enumerate(inventory.hosts, 1)}
     testbed = SimpleNamespace(inventory=inventory, hosts=hosts, roles_of=lambda alias: inventory.hosts[alias].roles)
     (tmp_path / "hosts.toml").write_text(replay_hosts_file(testbed))  # type: ignore[arg-type]

@@ -23,10 +23,10 @@ def two(there: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("column", ["treatment", "block", "file", "host", "command", "factor_access_log", "started"])
 def test_import_stores_hostile_cells_as_text_or_refuses_them_with_the_line_number(tmp_path: Path, column: str) -> None:
     there = folder(tmp_path)
-    said = two(there)
+    printed = two(there)
     for text in WRITABLE:
         changed = [
-            row | {column: text} if k == 1 else row | {column: row.get(column, "")} for k, row in enumerate(said)
+            row | {column: text} if k == 1 else row | {column: row.get(column, "")} for k, row in enumerate(printed)
         ]
         file = write(there, changed)
         try:
@@ -50,13 +50,13 @@ def test_import_derives_safe_unique_treatment_names_from_hostile_texts() -> None
 
 def test_import_finds_files_with_hostile_names_or_refuses_them(tmp_path: Path) -> None:
     there = folder(tmp_path)
-    said = two(there)
-    one = (there / said[1]["file"]).read_bytes()
+    printed = two(there)
+    one = (there / printed[1]["file"]).read_bytes()
     for text in (t for t in WRITABLE if t and "/" not in t and "\0" not in t and t not in (".", "..") and len(t) < 200):
         path = there / text
         path.write_bytes(one)
         try:
-            read_import(there, write(there, [said[0], said[1] | {"file": text}]), ImportOptions("x", "plain"))
+            read_import(there, write(there, [printed[0], printed[1] | {"file": text}]), ImportOptions("x", "plain"))
         except LoadbookError as refused:
             assert silent(refused.message)
         path.unlink()

@@ -39,10 +39,10 @@ def layout(tmp_path):
     return project(tmp_path)
 
 
-def imported(layout, there, tool=None, **asked):
+def imported(layout, there, tool=None, **requested):
     """Import a folder and return its run, loaded."""
     made = read_import(
-        there, there / "conditions.csv", ImportOptions(**{"name": "", "baseline": "plain"} | asked), tool
+        there, there / "conditions.csv", ImportOptions(**{"name": "", "baseline": "plain"} | requested), tool
     )
     run = write_import(layout, made)
     ingest(layout.run(made.name, run))
@@ -60,14 +60,14 @@ def problems(data, level):
 def test_import_stores_outputs_byte_for_byte_and_the_conditions_file(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert (data.paths.raw / "conditions.csv").read_bytes() == (BY_HAND / "conditions.csv").read_bytes()
-    for trial, said in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
+    for trial, printed in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
         there = data.paths.trial(trial.trial)
         record = trial_record.read_trial(there)
-        assert (there / "stdout-driver").read_bytes() == (BY_HAND / said["file"]).read_bytes()
+        assert (there / "stdout-driver").read_bytes() == (BY_HAND / printed["file"]).read_bytes()
         assert trial_record.changed_files(there, record) == []
-        assert (record.drivers[0].source, trial.block) == (said["file"], int(said["block"]))
-        assert data.study.label(trial.treatment) == said["treatment"]
-        assert trial.factor_access_log == said["factor_access_log"]
+        assert (record.drivers[0].source, trial.block) == (printed["file"], int(printed["block"]))
+        assert data.study.label(trial.treatment) == printed["treatment"]
+        assert trial.factor_access_log == printed["factor_access_log"]
     assert sorted(p.name for p in data.paths.raw.parent.iterdir()) == [".lock", data.run]
 
 
@@ -107,9 +107,9 @@ def test_import_marks_validity_rules_without_evidence_as_unchecked(layout, tmp_p
 
 def test_import_with_a_missing_time_raises_a_doubt_about_the_order(layout, tmp_path):
     there = folder(tmp_path)
-    said = rows(there)
-    del said[4]["started"]
-    write(there, said)
+    printed = rows(there)
+    del printed[4]["started"]
+    write(there, printed)
     data = imported(layout, there)
     assert problems(data, "doubt") == {("order_not_random", None)}
     message = data.problems[data.problems["level"] == "doubt"]["message"].item()
@@ -139,14 +139,14 @@ def test_import_orders_trials_by_their_times(layout, tmp_path):
 def test_import_reads_one_folder_per_output(layout, tmp_path):
     there = tmp_path / "ab runs"
     there.mkdir()
-    said = [
+    printed = [
         {"file": capture(there, "ab", f"2.3--{case}"), "treatment": arm, "block": block, "host": "load1"}
         for case, arm, block in (
             *(("csv_tsv_n300", "plain", 1), ("csv_gnuplot", "other", 1)),
             *(("n20000_c50", "plain", 2), ("chunked", "other", 2)),
         )
     ]
-    write(there, said)
+    write(there, printed)
     data = imported(layout, there)
     assert (data.study.name, set(data.trials["tool"])) == ("ab-runs", {"ab"})
     record = trial_record.read_trial(data.paths.trial("t0001"))
@@ -162,10 +162,10 @@ def test_import_reads_stderr_exit_code_and_command_files(layout, tmp_path):
     (there / "err.txt").write_bytes(b"a warning\n")
     (there / "rc.txt").write_text("0\n")
     (there / "cmd.txt").write_text("taskset -c 0 wrk -t1 -c50 http://192.0.2.1/\n")
-    said = rows(there)
-    said[0] |= {"stderr": "err.txt", "exit_code": "rc.txt", "command": "cmd.txt"}
-    said[1] |= {"exit_code": "137", "command": "wrk -d1s 'http://192.0.2.1/?a=1&b=2'", "duration": "1.5"}
-    write(there, [dict.fromkeys((*said[0], "duration"), "") | r for r in said])
+    printed = rows(there)
+    printed[0] |= {"stderr": "err.txt", "exit_code": "rc.txt", "command": "cmd.txt"}
+    printed[1] |= {"exit_code": "137", "command": "wrk -d1s 'http://192.0.2.1/?a=1&b=2'", "duration": "1.5"}
+    write(there, [dict.fromkeys((*printed[0], "duration"), "") | r for r in printed])
     data = imported(layout, there)
     first, second = (
         trial_record.read_trial(place) for place in (data.paths.trial("t0001"), data.paths.failed / "t0002-attempt1")
@@ -185,8 +185,8 @@ def test_import_cells_count_more_than_the_files_in_the_folder_of_an_output(layou
         shutil.copy(BY_HAND / "plain-1.txt", there / name / "stdout")
         (there / name / "rc").write_text("1\n")
         (there / name / "cmd").write_text("wrk -t1 http://192.0.2.1/file\n")
-    said = {"block": 1, "exit_code": "0", "command": "wrk -t1 http://192.0.2.1/cell"}
-    files = [{"file": "one", "treatment": "plain"} | said, {"file": "two", "treatment": "other", "block": 1}]
+    printed = {"block": 1, "exit_code": "0", "command": "wrk -t1 http://192.0.2.1/cell"}
+    files = [{"file": "one", "treatment": "plain"} | printed, {"file": "two", "treatment": "other", "block": 1}]
     made = read_import(there, write(there, files), ImportOptions("", baseline="plain"))
     sources = {planned.treatment: report.source for planned, report in made.pairs}
     assert (sources["plain"].rc, sources["plain"].command) == (0, "wrk -t1 http://192.0.2.1/cell")
@@ -229,12 +229,12 @@ def test_import_takes_the_median_of_the_rates_that_the_user_gives(layout, tmp_pa
     there.mkdir()
     (stem,) = (p.stem for p in (BY_HAND.parent / "httperf").glob("*--r8000_n40000.json"))
     name = capture(there, "httperf", stem, whole=False)
-    said = []
+    printed = []
     for number, rate in enumerate((100, 500, 300), 1):
         for arm in ("plain", "other"):
             shutil.copy(there / name, there / f"{arm}-{number}.txt")
-            said.append({"file": f"{arm}-{number}.txt", "treatment": arm, "block": number, "offered_per_s": rate})
-    made = read_import(there, write(there, said), ImportOptions("", baseline="plain", metric="requests_per_s"))
+            printed.append({"file": f"{arm}-{number}.txt", "treatment": arm, "block": number, "offered_per_s": rate})
+    made = read_import(there, write(there, printed), ImportOptions("", baseline="plain", metric="requests_per_s"))
     assert {made.plan.study.workload_of(arm).rate_per_s for arm in ("plain", "other")} == {300}
     assert {report.offered_per_s for _, report in made.pairs} == {100, 300, 500}
 
@@ -243,30 +243,30 @@ def test_import_of_wrk2_output_needs_the_offered_rate(layout, tmp_path):
     there = tmp_path / "wrk2"
     there.mkdir()
     stems = ["4.0.0--R2000_d14_latency", "4.0.0--freeze_1s"]
-    said = [
+    printed = [
         {"file": capture(there, "wrk2", stem, whole=False), "treatment": arm, "block": 1}
         for stem, arm in zip(stems, ("plain", "other"), strict=True)
     ]
-    write(there, said)
+    write(there, printed)
     with pytest.raises(UsageError, match=r"line 2: .* does not say at which rate wrk2 sent requests: add a column"):
         imported(layout, there)
-    write(there, [row | {"offered_per_s": 2000} for row in said])
+    write(there, [row | {"offered_per_s": 2000} for row in printed])
     assert list(imported(layout, there).trials["offered_per_s"]) == [2000, 2000]
 
 
 def test_import_of_outputs_of_several_tools_needs_a_tool_column(layout, tmp_path):
     there = folder(tmp_path)
-    said = rows(there)
+    printed = rows(there)
     name = capture(there, "ab", "2.3--n20000_c50", whole=False)
-    said[0]["file"] = name
-    write(there, said)
+    printed[0]["file"] = name
+    write(there, printed)
     with pytest.raises(DataError, match=r"line 6: .* is of wrk, line 2 of the same treatment is of ab") as caught:
         imported(layout, there)
     assert caught.value.exit_code == 4
-    write(there, [r | {"block": "1"} for r in (said[0], said[1])])
+    write(there, [r | {"block": "1"} for r in (printed[0], printed[1])])
     with pytest.raises(DataError, match=r"line 3: .* is of wrk, line 2 is of ab: tools measure differently"):
         imported(layout, there)
-    write(there, [r | {"block": "1", "tool": tool} for r, tool in ((said[0], "ab"), (said[1], "wrk"))])
+    write(there, [r | {"block": "1", "tool": tool} for r, tool in ((printed[0], "ab"), (printed[1], "wrk"))])
     data = imported(layout, there)
     assert data.study.tools_of(data.study.treatments) == ("ab", "wrk")
 
@@ -329,16 +329,16 @@ def test_import_on_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fai
 
 def test_import_run_ends_with_the_output_that_ended_last(layout, tmp_path):
     there = folder(tmp_path)
-    said = [row | {"started": 1_700_000_000 + 10 * n, "duration": 5} for n, row in enumerate(rows(there))]
-    said[0]["duration"] = 5000
+    printed = [row | {"started": 1_700_000_000 + 10 * n, "duration": 5} for n, row in enumerate(rows(there))]
+    printed[0]["duration"] = 5000
     ends, timed = [], []
     for _ in range(2):
-        made = read_import(there, write(there, said), ImportOptions("", baseline="plain"))
+        made = read_import(there, write(there, printed), ImportOptions("", baseline="plain"))
         record = read_run_record(layout.run(made.name, write_import(layout, made)))
         assert record.imported is not None
         ends.append(record.ended)
         timed.append(record.imported.timed)
-        said[1]["started"] = ""
+        printed[1]["started"] = ""
     assert (ends, timed) == ([1_700_005_000, None], [True, False])
 
 
@@ -397,9 +397,9 @@ def test_import_treats_large_block_numbers_as_names(layout, tmp_path):
 )
 def test_import_reads_common_time_formats(layout, tmp_path, text, time_s):
     there = folder(tmp_path)
-    said = rows(there)
-    said[0]["started"] = text
-    write(there, said)
+    printed = rows(there)
+    printed[0]["started"] = text
+    write(there, printed)
     assert imported(layout, there).trials["started"].iloc[0] == time_s
 
 
@@ -460,12 +460,12 @@ def jtl_pair(root, **columns):
     """Return a folder with a JTL of 50 requests in 5 s for "plain", and a slower one for "b" that ran before it."""
     there = root / "jmeter"
     there.mkdir()
-    said = []
+    printed = []
     for name, began_ms, elapsed in (("plain", FIRST_MS + 60_000, 5), ("b", FIRST_MS, 7)):
         lines = (f"{began_ms + 100 * i},{elapsed},home,200,true,300,2,1\n" for i in range(50))
         (there / f"{name}.jtl").write_text(HEAD + "".join(lines))
-        said.append({"file": f"{name}.jtl", "treatment": name, "block": 1} | columns)
-    write(there, said)
+        printed.append({"file": f"{name}.jtl", "treatment": name, "block": 1} | columns)
+    write(there, printed)
     return there
 
 
@@ -490,9 +490,9 @@ def test_times_in_rows_are_preferred_to_those_in_outputs(layout, tmp_path):
 def test_page_of_one_pair_opens_with_table_and_distribution_instead_of_an_empty_figure(layout, tmp_path, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     page = effects_page(imported(layout, jtl_pair(tmp_path)).study.name)
-    shown = BeautifulSoup(page.effects().html, "html.parser").find_all(["table", "img"])
-    assert [part.name for part in shown] == ["table", "img"]
-    assert str(shown[1]["alt"]).startswith("Latency by percentile.")
+    displayed = BeautifulSoup(page.effects().html, "html.parser").find_all(["table", "img"])
+    assert [part.name for part in displayed] == ["table", "img"]
+    assert str(displayed[1]["alt"]).startswith("Latency by percentile.")
     assert "put together for the picture" not in page.latency().html
     doubts = page.doubts().text
     assert doubts.count("not checked:") == 0 and "rules could not be checked: " in doubts

@@ -25,11 +25,11 @@ def trial(number, treatment, block, started, source="x", sha256=""):
 
 def rounds(*orders, source="x"):
     """Trials one second apart, a round for each text of treatments."""
-    told = [(treatment, block) for block, order in enumerate(orders, 1) for treatment in order]
-    return [trial(i, treatment, block, float(i), source) for i, (treatment, block) in enumerate(told, 1)]
+    reported = [(treatment, block) for block, order in enumerate(orders, 1) for treatment in order]
+    return [trial(i, treatment, block, float(i), source) for i, (treatment, block) in enumerate(reported, 1)]
 
 
-def said(records):
+def printed(records):
     return [hit.message.partition(":")[0] for hit in order_not_random(records)]
 
 
@@ -45,23 +45,23 @@ def said(records):
     ],
 )
 def test_import_raises_a_doubt_if_every_block_had_the_same_order(orders, says):
-    assert said(rounds(*orders)) == ([says] if says else [])
+    assert printed(rounds(*orders)) == ([says] if says else [])
 
 
 def test_import_raises_a_doubt_if_treatments_ran_one_after_the_other():
     records = [trial(10 * k + b, arm, b, float(10 * k + b)) for k, arm in enumerate(ARMS) for b in (1, 2, 3)]
-    assert said(records) == ["block 2 began before block 1 was over, so they are no rounds"]
+    assert printed(records) == ["block 2 began before block 1 was over, so they are no rounds"]
 
 
 def test_import_with_a_missing_time_has_an_unknown_order():
     records = rounds("abc", "bca")
-    assert said([*records[:-1], records[-1].model_copy(update={"started": None})]) == [
+    assert printed([*records[:-1], records[-1].model_copy(update={"started": None})]) == [
         "for 1 of 6 trials it is not known when they began"
     ]
 
 
 def test_order_is_not_checked_for_runs_that_loadbook_randomised():
-    assert said(rounds("abc", "abc", source=None)) == said([]) == []
+    assert printed(rounds("abc", "abc", source=None)) == printed([]) == []
 
 
 @given(st.integers(0, 10**6), st.integers(8, 20))
@@ -70,8 +70,8 @@ def test_import_doubt_about_the_order_is_rare_for_random_orders(seed, blocks):
     orders = ["".join(draw.sample(ARMS, 3)) for _ in range(blocks)]
     records = rounds(*orders)
     fixed = any(len({order.index(arm) for order in orders}) == 1 for arm in ARMS)
-    assert bool(said(records)) == fixed
-    assert said(draw.sample(records, len(records))) == said(records)
+    assert bool(printed(records)) == fixed
+    assert printed(draw.sample(records, len(records))) == printed(records)
 
 
 def test_import_doubt_about_identical_outputs_names_the_second_trial():

@@ -39,10 +39,10 @@ def call(tmp_path, monkeypatch, capsys):
 
 def changed(there: Path, number: int, **cells: str) -> None:
     """Change cells of one row (1: the first) of the file of conditions."""
-    said = rows(there)
-    said[number - 1] |= cells
-    columns = dict.fromkeys(key for row in said for key in row)
-    write(there, [dict.fromkeys(columns, "") | row for row in said])
+    printed = rows(there)
+    printed[number - 1] |= cells
+    columns = dict.fromkeys(key for row in printed for key in row)
+    write(there, [dict.fromkeys(columns, "") | row for row in printed])
 
 
 def test_import_reports_all_problems_at_once(call):
@@ -54,8 +54,8 @@ def test_import_reports_all_problems_at_once(call):
     changed(call.there, 12, factor_access_log="on")
     code, out, err = call("--metric", "latency_intended")
     assert (code, out) == (2, "")
-    said = err.splitlines()
-    assert said[0].endswith("conditions.csv: 7 problems; nothing was imported")
+    printed = err.splitlines()
+    assert printed[0].endswith("conditions.csv: 7 problems; nothing was imported")
     for line, words in (
         (1, "no report has the metric latency_intended"),
         (2, "line 2: no file 'acess-1.txt' in .*; did you mean 'access-1.txt'"),
@@ -65,8 +65,8 @@ def test_import_reports_all_problems_at_once(call):
         (6, "line 10: a second row of treatment 'plain' in block '3', after line 9"),
         (7, "line 13: 'tcp_nopush on' has access_log = 'on', in line 4 it has 'off'"),
     ):
-        assert re.search(words, said[line]), said[line]
-    assert said[-1] == "  next: correct these, then give the same command again"
+        assert re.search(words, printed[line]), printed[line]
+    assert printed[-1] == "  next: correct these, then give the same command again"
 
 
 @pytest.mark.parametrize(
@@ -273,12 +273,12 @@ def test_import_reads_or_refuses_a_conditions_file_of_arbitrary_bytes(tmp_path, 
     path = tmp_path / "c.csv"
     path.write_bytes(b"file,treatment,block,started,factor_x\n" + data)
     try:
-        said, wrong = read_conditions(path)
+        printed, wrong = read_conditions(path)
     except UsageError as error:
         assert str(path) in error.message
         return
-    assert said or wrong
-    assert all(c.file and c.treatment and c.block for c in said)
+    assert printed or wrong
+    assert all(c.file and c.treatment and c.block for c in printed)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -287,9 +287,9 @@ def test_import_accepts_arbitrary_cells_or_refuses_them_with_the_line_number(tmp
     there = tmp_path / "fuzzed"
     if not there.exists():
         shutil.copytree(BY_HAND, there)
-    said = rows(BY_HAND)
+    printed = rows(BY_HAND)
     for _ in range(data.draw(st.integers(1, 3))):
-        row = data.draw(st.sampled_from(said))
+        row = data.draw(st.sampled_from(printed))
         row[data.draw(st.sampled_from(sorted(row)))] = (
             data.draw(
                 st.one_of(
@@ -299,7 +299,7 @@ def test_import_accepts_arbitrary_cells_or_refuses_them_with_the_line_number(tmp
             .encode("utf-8", "replace")
             .decode()
         )
-    path = write(there, said)
+    path = write(there, printed)
     try:
         made = read_import(there, path, ImportOptions("fuzzed", "plain"))
     except LoadbookError as error:

@@ -305,9 +305,9 @@ def test_hostile_monitor_files_are_refused(data):
 
 
 def test_repeated_problems_are_reported_once():
-    said = limit_repeats([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
-    assert Counter(p.name for p in said) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
-    assert said[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"
+    printed = limit_repeats([Problem("gap", f"{n}") for n in range(100)] + [Problem("other", "x")])
+    assert Counter(p.name for p in printed) == {"gap": MAX_REPEATED_PROBLEMS, "other": 1}
+    assert printed[MAX_REPEATED_PROBLEMS - 1].message == "19; and 80 more"
     assert len(limit_repeats([Problem("gap", "x")] * MAX_REPEATED_PROBLEMS)) == MAX_REPEATED_PROBLEMS
 
 

@@ -34,13 +34,13 @@ class Permitting:
     alias = "web1"
 
     def script(self, text, *, timeout_s):
-        said = b"sysctl ok kernel settings can be written\ntc doubt rates only\nsystem missing flock\n"
-        return CommandResult(0, said, b"")
+        printed = b"sysctl ok kernel settings can be written\ntc doubt rates only\nsystem missing flock\n"
+        return CommandResult(0, printed, b"")
 
 
 def test_each_permission_of_the_hosts_file_is_checked():
-    asked = ("sysctl", "tc", "nft", "system")
-    found = list(_check_permissions(Permitting(), asked))  # type: ignore[arg-type]
+    requested = ("sysctl", "tc", "nft", "system")
+    found = list(_check_permissions(Permitting(), requested))  # type: ignore[arg-type]
     assert [(check.subject, check.status, check.observation) for check in found] == [
         ("may sysctl", "ok", "kernel settings can be written"),
         ("may tc", "doubt", "rates only"),

@@ -89,6 +89,6 @@ def test_busy_lock_names_its_owner_and_how_to_end_it():
     busy = lock_error("web1", f"busy {OWNER.format('ns:1')}\n")
     assert isinstance(busy, InUseError) and busy.transient
     assert busy.owner.pid == 4711 and "--break-lock 1a2b" in busy.hint
-    for said, reason in (("failed no folder", "no folder"), ("busy", "busy"), (OWNER, OWNER.partition(" ")[2])):
-        other = lock_error("web1", said)
+    for printed, reason in (("failed no folder", "no folder"), ("busy", "busy"), (OWNER, OWNER.partition(" ")[2])):
+        other = lock_error("web1", printed)
         assert not isinstance(other, InUseError) and f"its lock cannot be taken: {reason}" in other.message

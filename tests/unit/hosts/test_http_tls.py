@@ -35,11 +35,11 @@ def answered(act: Callable[[socket.socket], None]) -> tuple[socket.socket, threa
 
 @pytest.mark.parametrize("polite", [True, False])
 def test_tls_page_is_read_completely_with_and_without_close_notify(server_side: ssl.SSLContext, polite: bool) -> None:
-    asked = []
+    requested = []
 
     def serve(raw: socket.socket) -> None:
         with server_side.wrap_socket(raw, server_side=True) as tls:
-            asked.append(tls.recv(65536))
+            requested.append(tls.recv(65536))
             tls.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY)
             if polite:
                 with contextlib.suppress(ssl.SSLError):  # the client need not say goodbye, too
@@ -53,14 +53,14 @@ def test_tls_page_is_read_completely_with_and_without_close_notify(server_side: 
     assert (response.status, response.read(len(BODY) + 1)) == (200, BODY)
     ours.close()
     thread.join(10)
-    assert asked == [b"GET / HTTP/1.1\r\n\r\n"]
+    assert requested == [b"GET / HTTP/1.1\r\n\r\n"]
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_tls_request_to_plain_server_fails_without_hanging(said: bytes) -> None:
+@pytest.mark.parametrize("printed", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_tls_request_to_plain_server_fails_without_hanging(printed: bytes) -> None:
     def serve(raw: socket.socket) -> None:
         raw.recv(65536)
-        raw.sendall(said)
+        raw.sendall(printed)
         raw.close()
 
     ours, thread = answered(serve)

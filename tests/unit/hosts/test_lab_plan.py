@@ -98,12 +98,12 @@ def test_lab_is_loaded_as_it_was_recorded_unless_asked_otherwise(tmp_path):
     lab = Lab.load(tmp_path)
     assert list(lab.hosts) == list(hosts) and (lab.kind, lab.min_server_cpus) == ("netns", 3)
     assert lab_kind(tmp_path / "hosts.toml") == "netns"
-    asked = Lab.load(tmp_path, 1, {"balancer": 0, "web": 1}, kind="loopback", min_server_cpus=2)
-    assert (list(asked.hosts), asked.kind, asked.min_server_cpus) == (["driver", "web"], "loopback", 2)
+    requested = Lab.load(tmp_path, 1, {"balancer": 0, "web": 1}, kind="loopback", min_server_cpus=2)
+    assert (list(requested.hosts), requested.kind, requested.min_server_cpus) == (["driver", "web"], "loopback", 2)
     with pytest.raises(UsageError, match="the lab has no host 'wbe'") as refused:
         Lab.load(tmp_path).restore_link("wbe")
     assert refused.value.hint == "hosts: driver, driver-2, balancer"
-    assert asked.status() == []  # the record is of the other kind of lab
+    assert requested.status() == []  # the record is of the other kind of lab
 
 
 def test_lab_record_of_an_older_version_has_only_hosts(tmp_path):

@@ -77,13 +77,13 @@ class Transport:
     """A server with an answer to each key, which closes the connection after `limit` keys."""
 
     def __init__(self, answers: dict[str, list[str]], limit: int = 99) -> None:
-        self.answers, self.limit, self.asked = answers, limit, 0
+        self.answers, self.limit, self.requested = answers, limit, 0
 
     def is_active(self) -> bool:
-        return self.asked < self.limit
+        return self.requested < self.limit
 
     def auth_publickey(self, user: str, key) -> list[str]:
-        self.asked += 1
+        self.requested += 1
         names = {public.split()[1]: name for name, public in PUBLIC.items()}
         answer = self.answers.get(names[key.get_base64()])
         if answer is None:
@@ -99,7 +99,7 @@ def end(tmp_path) -> Endpoint:
 def test_login_ends_with_the_first_key_that_is_accepted(end):
     login, server = KeyLogin(end), Transport({"b": []})
     login.authenticate(server)
-    assert login.tries == server.asked == 2
+    assert login.tries == server.requested == 2
 
 
 def test_login_by_two_keys_goes_on_and_one_by_key_and_password_is_refused(end):

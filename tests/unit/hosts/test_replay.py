@@ -145,8 +145,8 @@ def test_transcript_restores_bytes_and_marks_bodies_too_large_to_record(tmp_path
     (tmp_path / "tape").write_bytes(host.take_transcript())
     assert host.take_transcript() == b""
     tape = Transcript(tmp_path / "tape")
-    asked = call_key("run", ["cat", "/other/jobs/r2-t0009-a1-web/x"], "/other", "r2")
-    assert tape.command_result(asked) == (3, b"\xff\x00\n", "é".encode())
+    requested = call_key("run", ["cat", "/other/jobs/r2-t0009-a1-web/x"], "/other", "r2")
+    assert tape.command_result(requested) == (3, b"\xff\x00\n", "é".encode())
     assert len(tape.http_response(("http_get", "a:1/")).body) == MAX_RECORDED_BODY_BYTES
     with pytest.raises(KeyError):
         tape.http_response(("http_get", "a:1/large"))
@@ -156,7 +156,7 @@ def test_transcript_restores_bytes_and_marks_bodies_too_large_to_record(tmp_path
 
 
 def test_replayed_command_failure_raises_the_recorded_error(driver, monkeypatch):
-    monkeypatch.setattr(Transcript, "command_result", lambda tape, asked: CommandResult(1, b"", b"no"))
+    monkeypatch.setattr(Transcript, "command_result", lambda tape, requested: CommandResult(1, b"", b"no"))
     assert driver.run(["false"], timeout_s=1).rc == 1
     with pytest.raises(CommandError, match="exit code 1"):
         driver.run(["false"], timeout_s=1, check=True)

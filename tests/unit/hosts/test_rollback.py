@@ -28,10 +28,10 @@ def test_host_changes_are_limited_to_what_the_hosts_file_allows():
         permission_problem("web1", ("sysctl", "tc", "cgroup", "nft"), changes.required_permissions(), "this study")
         is None
     )
-    said = permission_problem("web1", ("sysctl", "cgroup"), changes.required_permissions(), "this study")
-    assert said is not None
-    assert said.startswith("host web1: this study: needs tc, nft, which the hosts file does not allow")
-    assert 'allow = ["sysctl", "cgroup", "tc", "nft"]' in said
+    printed = permission_problem("web1", ("sysctl", "cgroup"), changes.required_permissions(), "this study")
+    assert printed is not None
+    assert printed.startswith("host web1: this study: needs tc, nft, which the hosts file does not allow")
+    assert 'allow = ["sysctl", "cgroup", "tc", "nft"]' in printed
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ class Answering:
 
     def __init__(self, output: str, rc: int = 0, error: str = "") -> None:
         self.answer = CommandResult(rc, output.encode(), error.encode())
-        self.asked: list[tuple[str, ...]] = []
+        self.requested: list[tuple[str, ...]] = []
 
     def script(self, text, args, *, timeout_s):
-        self.asked.append(tuple(args))
+        self.requested.append(tuple(args))
         return self.answer
 
 
@@ -92,11 +92,14 @@ def test_restored_settings_are_listed_and_what_is_left_is_an_error():
     host = Answering("done net.core.somaxconn is 128 again\nother line\n")
     assert restore(host, "job") == ["net.core.somaxconn is 128 again"]  # type: ignore[arg-type]
     restore(host, retry=True)  # type: ignore[arg-type]
-    assert host.asked == [("restore", "job"), ("again",)]
-    for left, said in ((Answering("done a\nleft b is 7\n"), "  b is 7"), (Answering("", 1, "no folder"), "no folder")):
+    assert host.requested == [("restore", "job"), ("again",)]
+    for left, printed in (
+        (Answering("done a\nleft b is 7\n"), "  b is 7"),
+        (Answering("", 1, "no folder"), "no folder"),
+    ):
         with pytest.raises(NotRestoredError, match="is not as it was found") as error:
             restore(left)  # type: ignore[arg-type]
-        assert said in error.value.message and "loadbook restore" in error.value.hint
+        assert printed in error.value.message and "loadbook restore" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_restored_settings_are_listed_and_what_is_left_is_an_error():
 def test_job_that_changes_a_host_says_what_was_refused(output, problem):
     host = Answering(output)
     assert wait_for_changes(host, "job", 2.0) == problem  # type: ignore[arg-type]
-    assert host.asked == [("jobs/job", "100")]  # fiftieths of a second
+    assert host.requested == [("jobs/job", "100")]  # fiftieths of a second
 
 
 def test_changes_end_with_the_session_of_the_controller():

@@ -52,14 +52,14 @@ def test_heartbeats_are_sent_until_the_channel_is_closed(
     host.settimeout(PATIENCE_S)
     host.sendall(b"watching 7\n")
     switch = DeadManSwitch("web", channel, ["job.sh", "watch"])
-    said = host.makefile("r")
-    assert said.readline() == "exec job.sh watch\n"
-    assert [said.readline() for _ in range(5)] == ["alive\n"] * 5
+    printed = host.makefile("r")
+    assert printed.readline() == "exec job.sh watch\n"
+    assert [printed.readline() for _ in range(5)] == ["alive\n"] * 5
     assert clock.slept[:5] == [HEARTBEAT_S] * 5
     assert switch.alive
     channel.close()
     assert not switch.alive
-    assert set(said.readlines()) <= {"alive\n"}
+    assert set(printed.readlines()) <= {"alive\n"}
 
 
 def test_several_heartbeats_may_be_lost_before_the_lease_ends() -> None:

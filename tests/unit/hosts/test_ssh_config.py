@@ -24,10 +24,10 @@ class Captured:
     """A reader that answers with captures; unknown names have the settings of the name plain."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str | None, int | None]] = []
+        self.requested: list[tuple[str, str | None, int | None]] = []
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> ssh_config.Options:
-        self.asked.append((name, user, port))
+        self.requested.append((name, user, port))
         file = CAPTURES / f"ssh-9.2-G--{name}.txt"
         text = (file if file.exists() else CAPTURES / "ssh-9.2-G--plain.txt").read_text()
         overrides = {"user": user, "port": port}
@@ -60,7 +60,7 @@ def test_settings_that_ssh_prints_become_an_endpoint_with_tokens_and_folders_rep
 def test_each_host_of_a_jump_chain_is_asked_for_with_its_user_and_port(home):
     config = Captured()
     end = endpoint("far", config=config)
-    assert config.asked[1:] == [("gate", "you", 2222), ("2001:db8::1", None, 24), ("inner-far", None, None)]
+    assert config.requested[1:] == [("gate", "you", 2222), ("2001:db8::1", None, 24), ("inner-far", None, None)]
     hops = [end.jump, end.jump.jump, end.jump.jump.jump]
     assert [(hop.alias, hop.user, hop.port) for hop in hops] == [
         ("inner-far", "me", 22),
@@ -93,7 +93,7 @@ def test_hosts_file_takes_precedence_over_what_ssh_prints(home):
     entry = HostEntry(roles=("web",), ssh="far", user="them", host_name="192.0.2.1", identity_file=f"{home}/100%h")
     config = Captured()
     end = endpoint("web", entry, config)
-    assert config.asked == [("far", "them", None)]
+    assert config.requested == [("far", "them", None)]
     assert (end.destination, end.jump, end.identity_files) == ("them@192.0.2.1:2200", None, (f"{home}/100%h",))
     assert end.certificate_files == () and not end.use_agent
 

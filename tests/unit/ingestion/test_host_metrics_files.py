@@ -35,8 +35,8 @@ def records(layout: Layout) -> list[trial_record.TrialRecord]:
 
 def sar_of(layout: Layout, path: Path, shift_s: float = 0.0) -> Path:
     """Write what sadf -d would have said of `web` every second of the run, by a clock that is `shift_s` ahead."""
-    told = records(layout)
-    first, last = (int(f(t for r in told for t in r.window)) for f in (min, max))
+    reported = records(layout)
+    first, last = (int(f(t for r in reported for t in r.window)) for f in (min, max))
     head = "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle"
     lines = [f"vm;1;{t + int(shift_s)};1;60.00;0.00;35.00;0.00;0.00;5.00" for t in range(first - 5, last + 5)]
     path.write_text("\n".join([head, *lines, ""]))
@@ -48,15 +48,15 @@ def tables(layout: Layout) -> RunData:
 
 
 def test_added_metrics_file_is_stored_and_ingested(layout, tmp_path):
-    rc, said = added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
-    assert rc == 0 and "sadf-csv, host web, role web" in said and "one every 1\xa0s" in said
+    rc, printed = added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
+    assert rc == 0 and "sadf-csv, host web, role web" in printed and "one every 1\xa0s" in printed
     found = tables(layout).traces
     mine = found[found["source"] == "sadf"]
     assert set(mine["metric"]) >= {"cpu_busy"} and set(mine["host"]) == {"web"} and set(mine["item"]) == {"cpu1"}
     assert mine.loc[mine["metric"] == "cpu_busy", "value"].unique() == pytest.approx([0.95])
-    told = {r.trial: r for r in records(layout)}
+    reported = {r.trial: r for r in records(layout)}
     for trial, rows in mine.groupby("trial"):
-        record = told[trial]
+        record = reported[trial]
         began = record.window[0] - record.started
         assert rows["t_s"].min() >= -began - 0.01 and rows["t_s"].max() <= record.duration_s - began + 0.01
     checked = verify_run(layout.run(STUDY, layout.resolve_run(STUDY)))
@@ -141,14 +141,14 @@ def test_added_metrics_files_without_samples_do_not_change_the_run(layout, tmp_p
     before = paths.ledger.read_bytes()
     junk = tmp_path / "junk.txt"
     junk.write_text("hello")
-    for words, error, said in (
+    for words, error, printed in (
         ([junk], UsageError, "not a file of traces"),
         ([tmp_path / "nowhere"], UsageError, "cannot be read"),
         ([FIXTURES / "sar-12.6.1--text.txt"], UsageError, "not a file of traces"),
         ([FIXTURES / "node-exporter-1.5.0--one-scrape.txt"], DataError, "without a timestamp"),
         ([junk, "--kind", "sadf-json"], DataError, "nothing usable"),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=printed):
             added(layout, *words, "--host", "web")
     assert paths.ledger.read_bytes() == before and not paths.added_files.exists()
 

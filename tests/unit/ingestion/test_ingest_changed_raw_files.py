@@ -38,7 +38,7 @@ def paths(tmp_path):
     return paths
 
 
-def said(paths) -> dict[str, str]:
+def printed(paths) -> dict[str, str]:
     """Return the messages of the problems by trial, "" being the run as a whole."""
     rows = read_table(paths.table("problems"), "problems").to_dict("records")
     return {
@@ -59,7 +59,7 @@ def forge(folder, file: str, change) -> None:
 
 def test_ingest_does_not_use_changed_or_forged_outputs_and_records(paths):
     whole = ingest(paths)
-    assert said(paths) == {}
+    assert printed(paths) == {}
     (paths.trials / "t0001" / "stdout-driver").write_bytes(b"Requests/sec: 1e9\n")
     forge(paths.trials / "t0002", "stdout-driver", lambda data: data.replace(b"1s test", b"2s test"))
     record = paths.trials / "t0003" / "trial.json"
@@ -68,12 +68,12 @@ def test_ingest_does_not_use_changed_or_forged_outputs_and_records(paths):
     facts.write_text(facts.read_text() + " ")
     found = ingest(paths)
     assert found.valid == whole.valid - 3
-    told = said(paths)
-    assert set(told) == {"", "t0001", "t0002", "t0003"}
-    assert "stdout-driver is missing or no longer matches its sha256" in told["t0001"]
+    reported = printed(paths)
+    assert set(reported) == {"", "t0001", "t0002", "t0003"}
+    assert "stdout-driver is missing or no longer matches its sha256" in reported["t0001"]
     for trial in ("t0002", "t0003"):
-        assert f"{trial}/trial.json is not as the ledger says it was kept; the trial was not used" in told[trial]
-    assert "facts/web-before.json is missing or no longer as it was kept" in told[""]
+        assert f"{trial}/trial.json is not as the ledger says it was kept; the trial was not used" in reported[trial]
+    assert "facts/web-before.json is missing or no longer as it was kept" in reported[""]
     assert {finding.path.name for finding in verify_run(paths).findings} >= {"stdout-driver", "trial.json", facts.name}
 
 

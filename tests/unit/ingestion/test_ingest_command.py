@@ -20,23 +20,24 @@ def layout(tmp_path, monkeypatch):
 
 
 def test_ingest_command_prints_the_same_with_and_without_cache(layout, monkeypatch, capsys):
-    said = []
+    printed = []
     for _ in range(2):
         assert exit_code(monkeypatch, "ingest", STUDY) == 0
-        said.append(capsys.readouterr())
-    assert said[0].out == said[1].out
+        printed.append(capsys.readouterr())
+    assert printed[0].out == printed[1].out
     assert (
-        "31 of 32 planned trials are valid (1 trial: the load generator failed, host driver: wrk ended" in said[0].out
+        "31 of 32 planned trials are valid (1 trial: the load generator failed, host driver: wrk ended"
+        in printed[0].out
     )
-    assert "; doubtful, but counted: " in said[0].out and " doubt" not in said[0].out.split("; ")[-1]
+    assert "; doubtful, but counted: " in printed[0].out and " doubt" not in printed[0].out.split("; ")[-1]
 
 
 def test_ingest_command_progress_goes_to_stderr(layout, monkeypatch, capsys):
     monkeypatch.setattr(terminal.ProgressDisplay, "COUNT_AFTER_S", 0)
     assert exit_code(monkeypatch, "ingest", STUDY) == 0
-    said = capsys.readouterr()
-    assert "0 of 32 trials read\n" in said.err
-    assert "trials read" not in said.out
+    printed = capsys.readouterr()
+    assert "0 of 32 trials read\n" in printed.err
+    assert "trials read" not in printed.out
 
 
 def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):

@@ -189,10 +189,10 @@ def fail_of_three(number):
 
 
 def test_errors_of_jobs_in_workers_are_raised():
-    told = []
+    reported = []
     with ThreadPoolExecutor(2) as pool, pytest.raises(DataError, match="three"):
-        list(workers.map_unordered(fail_of_three, range(5), pool, told.append))
-    assert "DataError: three" in told[0]
+        list(workers.map_unordered(fail_of_three, range(5), pool, reported.append))
+    assert "DataError: three" in reported[0]
 
 
 def test_cluster_that_never_answers_is_abandoned_after_the_limit(monkeypatch):
@@ -201,9 +201,9 @@ def test_cluster_that_never_answers_is_abandoned_after_the_limit(monkeypatch):
             return Future()
 
     monkeypatch.setattr(workers, "WORKER_TIMEOUT_S", 0.05)
-    told = []
-    assert list(workers.map_unordered(square, [2, 3], Silent(), told.append)) == [4, 9]
-    assert "none has answered for 0.05 s" in told[0]
+    reported = []
+    assert list(workers.map_unordered(square, [2, 3], Silent(), reported.append)) == [4, 9]
+    assert "none has answered for 0.05 s" in reported[0]
 
 
 def test_closing_the_iterator_of_results_cancels_pending_jobs():

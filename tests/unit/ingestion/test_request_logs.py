@@ -71,13 +71,13 @@ def test_ingest_stores_requests_per_trial_and_removes_those_of_deleted_trials(tm
     there = tmp_path / "results"
     there.mkdir()
     cases = {"plain": ("csv_https", "csv_mix_delay"), "other": ("locale_de", "locale_fr")}
-    said = [
+    printed = [
         {"file": capture(there, "jmeter", f"5.6.3--{case}"), "treatment": arm, "block": block}
         for arm, pair in cases.items()
         for block, case in enumerate(pair, 1)
     ]
-    layout, asked = project(tmp_path), ImportOptions(name="", baseline="plain")
-    made = read_import(there, write(there, said), asked, "jmeter")
+    layout, requested = project(tmp_path), ImportOptions(name="", baseline="plain")
+    made = read_import(there, write(there, printed), requested, "jmeter")
     paths = layout.run(made.name, write_import(layout, made))
     stray = paths.request_logs / "gone.parquet"
     stray.parent.mkdir(parents=True)

@@ -28,8 +28,8 @@ def test_measurement_window_is_taken_from_the_request_log():
     drivers = [driver("a"), driver("b", 1050.0)]
     both = record.model_copy(update={"drivers": drivers, "clocks": clocks, **window_fields(drivers, clocks)})
     assert (both.window, both.start_skew_s) == ((1000.0, 1008.0), 0.0)
-    told = {"a": ParsedReport((), span=(1003.0, 1007.0)), "b": ParsedReport((), span=(1053.5, 1057.5))}
-    now = _with_request_times(both, told)
+    reported = {"a": ParsedReport((), span=(1003.0, 1007.0)), "b": ParsedReport((), span=(1053.5, 1057.5))}
+    now = _with_request_times(both, reported)
     assert (now.window, now.start_skew_s) == ((1003.5, 1007.0), 0.5)
     assert _with_request_times(both, {"a": ParsedReport(()), "b": ParsedReport(())}) is both
 

@@ -26,8 +26,8 @@ def repeated(layout: Layout, run: str, slower: dict[str, float]) -> None:
     old, new = layout.run(STUDY, layout.runs(STUDY)[0]), layout.run(STUDY, run)
     shutil.copytree(old.raw, new.raw)
     shutil.copytree(old.processed, new.processed)
-    told = json.loads(new.run_json.read_text()) | {"run": run}
-    new.run_json.write_text(json.dumps(told))
+    reported = json.loads(new.run_json.read_text()) | {"run": run}
+    new.run_json.write_text(json.dumps(reported))
     trials, values = (pd.read_parquet(new.table(name)) for name in ("trials", "measurements"))
     ratio = values["trial"].map(trials.set_index("trial")["treatment"]).map(slower).fillna(1.0)
     noise = values["trial"].map(lambda name: 1 + 0.002 * (int(name[1:]) % 7 - 3))

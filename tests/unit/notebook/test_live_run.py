@@ -67,9 +67,9 @@ def test_interrupt_stops_the_run_and_the_traceback_says_how_to_resume(scripted, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ScriptedRun, "stop", lambda self: stopped.append(self))
-    shown = iter([interrupted, lambda _: None])
+    displayed = iter([interrupted, lambda _: None])
     with pytest.raises(live_run.RunStoppedError) as caught:
-        live_run.follow(scripted, lambda now: next(shown)(now))
+        live_run.follow(scripted, lambda now: next(displayed)(now))
     assert stopped and "Run this cell again" in caught.value._render_traceback_()[0]
 
 

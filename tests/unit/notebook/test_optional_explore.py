@@ -28,19 +28,19 @@ def test_without_optional_packages_static_output_names_them(run, without):
 def test_zoomable_figure_has_a_mark_per_trial_with_the_reason_of_its_exclusion(run):
     import plotly.graph_objects as go
 
-    shown = run.zoom("latency p99")._repr_mimebundle_()[MIME]
-    assert sum(len(trace["x"]) for trace in shown["data"]) == 32
-    assert [trace["name"] for trace in go.Figure(shown).data][2] == "tcp_nopush on"
-    assert "t0013" in "".join(text for trace in shown["data"] for text in trace["text"])
-    assert None in [y for trace in shown["data"] for y in trace["y"]]
+    displayed = run.zoom("latency p99")._repr_mimebundle_()[MIME]
+    assert sum(len(trace["x"]) for trace in displayed["data"]) == 32
+    assert [trace["name"] for trace in go.Figure(displayed).data][2] == "tcp_nopush on"
+    assert "t0013" in "".join(text for trace in displayed["data"] for text in trace["text"])
+    assert None in [y for trace in displayed["data"] for y in trace["y"]]
 
 
 def test_menus_compare_treatments_of_the_selected_run(run, monkeypatch):
-    asked = []
-    monkeypatch.setattr("loadbook.notebook.run.Run.compare", lambda self, *what: asked.append(what))
+    requested = []
+    monkeypatch.setattr("loadbook.notebook.run.Run.compare", lambda self, *what: requested.append(what))
     monkeypatch.setattr("loadbook.notebook.run.Run.zoom", lambda self, *what: None)
     pickers = studies.Pickers(STUDY)
     assert pickers.study.value == STUDY and pickers.run.study == STUDY
     pickers.metric.value = "latency p99"
     pickers.baseline.value = "auto-nopush"
-    assert asked[-1] == ("latency p99", "auto-nopush")
+    assert requested[-1] == ("latency p99", "auto-nopush")

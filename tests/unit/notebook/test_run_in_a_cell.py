@@ -23,8 +23,8 @@ from recorded_run import INTERLEAVED_FIXTURE, STUDY, with_studies
 FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 
 
-def text_of(shown):
-    return BeautifulSoup(shown._repr_html_(), "html.parser").get_text(" ", strip=True)
+def text_of(displayed):
+    return BeautifulSoup(displayed._repr_html_(), "html.parser").get_text(" ", strip=True)
 
 
 def test_public_functions_have_docstrings_and_are_listed_by_completion():
@@ -54,9 +54,18 @@ def test_studies_table_survives_an_unreadable_study(run, home):
 
 
 def test_displayed_objects_fit_on_a_screen(run):
-    shown = [lb.plan(STUDY), lb.state(STUDY), lb.run(STUDY), run.data, run.provenance(), run, run.compare(), run.plot]
-    assert all(len(repr(one).splitlines()) < 50 and "<" not in repr(one)[:200] for one in shown)
-    assert all("<style" in one._repr_mimebundle_()["text/html"] for one in shown[:3])
+    displayed = [
+        lb.plan(STUDY),
+        lb.state(STUDY),
+        lb.run(STUDY),
+        run.data,
+        run.provenance(),
+        run,
+        run.compare(),
+        run.plot,
+    ]
+    assert all(len(repr(one).splitlines()) < 50 and "<" not in repr(one)[:200] for one in displayed)
+    assert all("<style" in one._repr_mimebundle_()["text/html"] for one in displayed[:3])
 
 
 def test_run_tables_are_pandas_data_frames(run):
@@ -95,8 +104,8 @@ def test_resources_of_an_interleaved_block_are_one_row_for_all_its_trials(tmp_pa
 
 
 def test_run_display_lists_its_contents(run):
-    for said in (repr(run), text_of(run)):
-        assert "31 of 32 count" in said and "latency p99" in said and "trials (32)" in said
+    for printed in (repr(run), text_of(run)):
+        assert "31 of 32 count" in printed and "latency p99" in printed and "trials (32)" in printed
     assert {*FRAMES, "compare", "plot", "raw", "wide", "why", "only"} <= set(dir(run))
     assert not [name for name in dir(run) if name.startswith("_")]
 
@@ -114,10 +123,10 @@ def test_compare_answers_the_study_question_like_the_report(run):
 
 def test_compare_of_an_undeclared_metric_is_exploratory(run):
     found = run.compare("latency p99", baseline="auto-nopush", margin=0.1, level=0.9)
-    said = repr(found)
-    assert "not declared before the run: metric latency p99 instead of ok_per_s; baseline auto-nopush" in said
+    printed = repr(found)
+    assert "not declared before the run: metric latency p99 instead of ok_per_s; baseline auto-nopush" in printed
     assert set(found.frame["against"].dropna()) >= {"auto-nopush"}
-    assert "margin 10" in said and "level 0.9" in said
+    assert "margin 10" in printed and "level 0.9" in printed
     assert run.compare("ok_per_s").changed == ()
 
 
@@ -127,9 +136,9 @@ def test_comparison_of_some_treatments_keeps_the_harness_checks(run):
 
 
 def test_compare_of_an_empty_run_is_an_error(run):
-    with pytest.raises(DataError, match=r"no trial to compare") as told:
+    with pytest.raises(DataError, match=r"no trial to compare") as reported:
         compare.compare(replace(run.data, trials=run.data.trials.iloc[:0]), compare.ComparisonRequest())
-    assert "run.problems" in told.value.hint
+    assert "run.problems" in reported.value.hint
 
 
 def test_compare_by_column_analyses_each_value(run):
@@ -239,8 +248,10 @@ def test_raw_file_is_shown_with_its_checksum(run, home):
     found = run.raw("t0001")
     path = run.data.paths.trial("t0001") / "stdout-driver"
     assert found.bytes == path.read_bytes() and found.sha256 == hashlib.sha256(found.bytes).hexdigest()
-    for said in (repr(found), text_of(found)):
-        assert found.sha256 in said and "as recorded" in said and "Requests/sec" in said and "wrk -t1" in said
+    for printed in (repr(found), text_of(found)):
+        assert (
+            found.sha256 in printed and "as recorded" in printed and "Requests/sec" in printed and "wrk -t1" in printed
+        )
     assert run.raw("t0013-attempt1").record.status == "tool_failed"
     assert "nginx" in run.raw("t0001", "config-web-web/nginx.conf").text
 
@@ -252,14 +263,14 @@ def test_raw_file_with_hostile_bytes_is_shown_as_text(run, tmp_path):
     folder.mkdir()
     nasty = b"</pre><script>alert(1)</script>\x1b[31mred\x00\xff\xe2\x80\xae<img src=x onerror=alert(2)>"
     (folder / "stdout-driver").write_bytes(nasty)
-    shown = Raw(trial_record.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
-    html = BeautifulSoup(shown._repr_html_(), "html.parser")
+    displayed = Raw(trial_record.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
+    html = BeautifulSoup(displayed._repr_html_(), "html.parser")
     assert not html.find_all(["script", "img"]) and "alert(1)" in html.pre.get_text()
-    assert not set("\x1b\x00\u202e") & set(shown._repr_html_() + repr(shown))
+    assert not set("\x1b\x00\u202e") & set(displayed._repr_html_() + repr(displayed))
     (folder / "stdout-driver").write_bytes(b"other")
-    assert "NOT as recorded" in repr(Raw(shown.record, folder, "stdout-driver"))
+    assert "NOT as recorded" in repr(Raw(displayed.record, folder, "stdout-driver"))
     (folder / "stdout-driver").unlink()
-    assert "gone" in repr(Raw(shown.record, folder, "stdout-driver"))
+    assert "gone" in repr(Raw(displayed.record, folder, "stdout-driver"))
 
 
 def test_raw_file_that_is_large_is_shown_in_part(run, tmp_path):
@@ -268,8 +279,8 @@ def test_raw_file_that_is_large_is_shown_in_part(run, tmp_path):
     folder = tmp_path / "t0001"
     folder.mkdir()
     (folder / "stdout-driver").write_bytes(b"x" * 5_000_000)
-    shown = Raw(trial_record.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
-    assert len(repr(shown)) < MAX_BYTES + 2000 and "beginning of 4.8" in repr(shown)
+    displayed = Raw(trial_record.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
+    assert len(repr(displayed)) < MAX_BYTES + 2000 and "beginning of 4.8" in repr(displayed)
 
 
 def test_raw_file_outside_the_trial_folder_is_refused(run, home, tmp_path):

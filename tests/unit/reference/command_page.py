@@ -46,6 +46,6 @@ def _said(command: click.Command) -> str:
 def _options(command: click.Command, context: click.Context) -> Iterator[list[str]]:
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        told = record and (record[1] or isinstance(parameter, click.Option))  # arguments stand in the usage
-        if record and told and "--help" not in parameter.opts:
+        reported = record and (record[1] or isinstance(parameter, click.Option))  # arguments stand in the usage
+        if record and reported and "--help" not in parameter.opts:
             yield [f"`{record[0]}`", record[1]]

@@ -131,9 +131,9 @@ def meaning(kind: type[BaseModel], name: str) -> str:
     """Return what a key means: what its model's docstring or its field says, of a threshold its gates, too."""
     key = kind.model_fields[name].alias or name
     docs = (doc_of(one).of(key) for one in kind.__mro__ if issubclass(one, BaseModel))
-    said = next(filter(None, docs), "") or kind.model_fields[name].description or ""
+    printed = next(filter(None, docs), "") or kind.model_fields[name].description or ""
     of = [f"`{gate.name}`" for gate in RULE_INFO.values() if kind is ValidityLimits and name in gate.thresholds]
-    return f"{said.rstrip('.')} ({', '.join(of)})" if of else said.rstrip(".")
+    return f"{printed.rstrip('.')} ({', '.join(of)})" if of else printed.rstrip(".")
 
 
 def _default(field: FieldInfo) -> str:
@@ -174,9 +174,12 @@ def _number(schema: dict[str, Any], whole: dict[str, Any]) -> str:
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if low is not None and high is not None:
         return f"{kind}, {_plain(low)} to {_plain(high)}"
-    said = [f"from {_plain(low)}" if low is not None else "", f"above {_plain(above)}" if above is not None else ""]
-    said += [f"up to {_plain(high)}" if high is not None else "", f"below {_plain(below)}" if below is not None else ""]
-    return ", ".join([kind, *filter(None, [" ".join(filter(None, said))])])
+    printed = [f"from {_plain(low)}" if low is not None else "", f"above {_plain(above)}" if above is not None else ""]
+    printed += [
+        f"up to {_plain(high)}" if high is not None else "",
+        f"below {_plain(below)}" if below is not None else "",
+    ]
+    return ", ".join([kind, *filter(None, [" ".join(filter(None, printed))])])
 
 
 def _plain(number: float) -> str:

@@ -70,9 +70,9 @@ def signature(name: str, function: Any) -> str:
     given = [str(p).replace("'", "") if p.default is p.empty else _with_default(p) for p in found.parameters.values()]
     back = str(found.return_annotation).replace("'", "")
     back = back.removeprefix("pd.")
-    shown = [text for text in given if text != "self"]
-    line = f"{name}({', '.join(shown)}) -> {back}"
-    return line if len(line) <= WIDE else f"{name}(\n    {_comma_lines(shown)},\n) -> {back}"
+    displayed = [text for text in given if text != "self"]
+    line = f"{name}({', '.join(displayed)}) -> {back}"
+    return line if len(line) <= WIDE else f"{name}(\n    {_comma_lines(displayed)},\n) -> {back}"
 
 
 WIDE = 108  # letters of a line that a code host shows whole
@@ -83,8 +83,8 @@ def _comma_lines(parts: list[str]) -> str:
 
 
 def _with_default(parameter: inspect.Parameter) -> str:
-    shown = "..." if callable(parameter.default) else repr(parameter.default)
-    return f"{parameter.name}: {parameter.annotation} = {shown}"
+    displayed = "..." if callable(parameter.default) else repr(parameter.default)
+    return f"{parameter.name}: {parameter.annotation} = {displayed}"
 
 
 def _displayable_classes() -> list[type[Displayable]]:
@@ -112,14 +112,14 @@ def _class_page(kind: type[Displayable]) -> Iterator[str]:
     """Yield heading and docstring of an object, its attributes, its methods."""
     doc, own = doc_of(kind), list(_public(kind))
     facts = [[f"`.{name}`", doc_of(value).summary] for name, value in own if not inspect.isfunction(value)]
-    said = {part for names in doc.entries("Attributes") for part in names.split(", ")}
+    printed = {part for names in doc.entries("Attributes") for part in names.split(", ")}
     yield f"### {kind.__name__}\n\n{markdown(doc)}"
-    yield table(["attribute", "is"], [row for row in facts if row[0].strip("`.") not in said])
+    yield table(["attribute", "is"], [row for row in facts if row[0].strip("`.") not in printed])
     methods = [(name, value) for name, value in own if inspect.isfunction(value)]
     if any(doc_of(value).sections or doc_of(value).text for _, value in methods) and len(methods) < LONG:
         for name, value in methods:
-            shown = f"```python\n.{signature(name, value)}\n```"
-            yield f"#### {kind.__name__}.{name}\n\n{shown}\n\n{markdown(doc_of(value))}"
+            displayed = f"```python\n.{signature(name, value)}\n```"
+            yield f"#### {kind.__name__}.{name}\n\n{displayed}\n\n{markdown(doc_of(value))}"
     else:
         yield _short(methods)
 

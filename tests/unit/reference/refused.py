@@ -67,7 +67,7 @@ host is touched:"""
 def section() -> str:
     """Return the examples, each with its answer."""
     rows = [[f"`{' · '.join(example.splitlines())}`", answer(example)] for example in REFUSED]
-    return f"{HEAD}\n\n{table(['said', 'answer'], rows)}"
+    return f"{HEAD}\n\n{table(['keys', 'answer'], rows)}"
 
 
 def answer(example: str) -> str:

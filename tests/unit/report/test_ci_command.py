@@ -55,9 +55,9 @@ def project(tmp_path, monkeypatch):
 def test_gate_command_exit_codes_and_last_line(project, monkeypatch, capsys, arms, gate, code, words) -> None:
     project(arms, gate)
     assert exit_code(monkeypatch, "gate", STUDY) == code
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[-1].startswith(words)
-    assert shown.err == "" or "[ci] of the study file" in shown.err
+    displayed = capsys.readouterr()
+    assert displayed.out.splitlines()[-1].startswith(words)
+    assert displayed.err == "" or "[ci] of the study file" in displayed.err
 
 
 def test_gate_command_prints_a_line_per_question_of_the_policy(project, monkeypatch, capsys) -> None:
@@ -75,9 +75,9 @@ def test_gate_command_prints_a_line_per_question_of_the_policy(project, monkeypa
 def test_gate_command_without_policy_names_the_next_step(project, monkeypatch, capsys) -> None:
     project(FINE)
     assert exit_code(monkeypatch, "gate", STUDY) == 2
-    said = capsys.readouterr().err
-    assert "study 'mock' has no [ci]" in said
-    assert 'undecided = "fail" or "pass"' in said
+    printed = capsys.readouterr().err
+    assert "study 'mock' has no [ci]" in printed
+    assert 'undecided = "fail" or "pass"' in printed
 
 
 def write_study(layout: Layout, gate: str) -> None:
@@ -90,9 +90,9 @@ def write_study(layout: Layout, gate: str) -> None:
 def test_gate_command_reports_a_policy_written_after_the_run(project, monkeypatch, capsys) -> None:
     write_study(project(FINE), '[ci]\nundecided = "fail"')
     assert exit_code(monkeypatch, "gate", STUDY, "--json") == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["written_after_run"] is True
-    assert "was planned without [ci]" in shown.err
+    displayed = capsys.readouterr()
+    assert json.loads(displayed.out)["written_after_run"] is True
+    assert "was planned without [ci]" in displayed.err
 
 
 def test_gate_command_uses_the_policy_with_which_the_run_was_planned(project, monkeypatch, capsys) -> None:
@@ -120,9 +120,9 @@ def test_gate_command_fails_an_unfinished_run(project, monkeypatch, capsys) -> N
 def test_gate_json_summary_matches_its_documentation(project, monkeypatch, capsys) -> None:
     project(ARMS, {"undecided": "fail", "only": ["fast", "slow"], "min_effect": -0.01})
     assert exit_code(monkeypatch, "gate", STUDY, "--json") == 1
-    shown = capsys.readouterr()
-    found = json.loads(shown.out)
-    assert shown.err.splitlines()[-1].startswith("Build gate: failed. ")
+    displayed = capsys.readouterr()
+    found = json.loads(displayed.out)
+    assert displayed.err.splitlines()[-1].startswith("Build gate: failed. ")
     page = (Path(__file__).parents[3] / "docs/ci.md").read_text()
     keys = {*found, *(key for case in found["cases"] for key in case)}
     assert [key for key in keys if f"`{key}`" not in page] == []
@@ -161,11 +161,11 @@ def test_gate_junit_file_has_a_case_per_question(project, monkeypatch, tmp_path)
 def test_gate_command_judges_percentiles_beside_the_rate(project, monkeypatch, tmp_path, capsys) -> None:
     project(FINE, {"undecided": "pass", "metrics": {"latency p99": {"max_effect": -0.5}}})
     assert exit_code(monkeypatch, "gate", STUDY, "--junit", "j.xml", "--json") == 1
-    shown = capsys.readouterr()
-    assert "failed   a on (latency p99): undecided: " in shown.err
+    displayed = capsys.readouterr()
+    assert "failed   a on (latency p99): undecided: " in displayed.err
     names = [case.attrib["name"] for case in ET.parse(tmp_path / "j.xml").getroot().iter("testcase")]
     assert names[:2] == ["fast", "fast latency p99"]
-    cases = json.loads(shown.out)["cases"]
+    cases = json.loads(displayed.out)["cases"]
     assert [(c["metric"], c["statistic"]) for c in cases[:2]] == [("ok_per_s", "value"), ("latency", "p99")]
 
 
@@ -185,8 +185,8 @@ def test_gate_files_escape_hostile_names(project, monkeypatch, tmp_path, capsys)
 def test_gate_command_with_a_file_after_json_names_the_redirection(project, monkeypatch, capsys, words) -> None:
     project(FINE, {"undecided": "pass"})
     assert exit_code(monkeypatch, "gate", STUDY, *words) == 2
-    said = capsys.readouterr().err
-    assert "--json takes no FILE" in said and said.endswith("next: loadbook gate STUDY --json > FILE\n")
+    printed = capsys.readouterr().err
+    assert "--json takes no FILE" in printed and printed.endswith("next: loadbook gate STUDY --json > FILE\n")
     assert not Path("s.json").exists() and not Path("j.xml").exists()
 
 

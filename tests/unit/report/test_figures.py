@@ -89,20 +89,20 @@ def test_figure_lines_of_long_trials_keep_their_peaks():
 def test_effects_figure_lists_rows_in_order_of_the_analysis():
     m = mock("plain")
     found = {t.get_text(): t.get_window_extent().y0 for t, _ in boxes(EffectsFigure(m.analysis).draw())}
-    shown = [found[r.label] for r in (*m.analysis.of_kind("treatment"), *m.analysis.of_kind("aa", "control"))]
-    assert shown == sorted(shown, reverse=True)
+    displayed = [found[r.label] for r in (*m.analysis.of_kind("treatment"), *m.analysis.of_kind("aa", "control"))]
+    assert displayed == sorted(displayed, reverse=True)
 
 
 @pytest.mark.parametrize("case", ["plain", "latency", "huge_effects", "tiny_effects"])
 def test_effects_figure_prints_the_numbers_of_the_table(case):
     m = mock(case)
-    said = words(EffectsFigure(m.analysis).draw())
+    printed = words(EffectsFigure(m.analysis).draw())
     for row in m.analysis.of_kind("treatment", "aa", "control"):
         word = f"{palette.row_glyph(row)} {palette.row_word(row, get_metric(m.analysis.metric))}"
-        assert word in said
+        assert word in printed
         if row.verdict.kind != "invalid":
             change = f"{row_texts(row).change} ({row_texts(row).interval_number})"
-            assert any(text.startswith(change) for text in said)
+            assert any(text.startswith(change) for text in printed)
 
 
 @pytest.mark.parametrize("case", some([*CASES, "all_slower", "all_faster"], 6))
@@ -206,8 +206,8 @@ def test_order_figure_gives_each_treatment_a_shape():
 
 
 def test_order_figure_distinguishes_four_of_many_treatments():
-    said = words(OrderFigure(mock("sixteen").analysis, mock("sixteen").values).draw())
-    assert "15 others" in said and "baseline" in said and "A/A: baseline again" in said
+    printed = words(OrderFigure(mock("sixteen").analysis, mock("sixteen").values).draw())
+    assert "15 others" in printed and "baseline" in printed and "A/A: baseline again" in printed
 
 
 def test_order_figure_reports_drift():
@@ -291,8 +291,8 @@ def test_latency_figure_caption_states_longer_and_shorter_percentiles():
     panels = {p: (values, replace(own, rows=tuple(
         decided(r, e) if r.treatment == name else r for r in own.rows if r.treatment == name or r.kind != "treatment"
     ))) for p, e in effects_by_panel.items()}  # fmt: skip
-    said = LatencyFigure(m.analysis, panels).caption.replace("\u00a0", " ")
-    assert re.search(r": p50 longer \(\+70[.0]* %, .* to .* %\), p75 to p99 shorter, p90 most \(−85[.0]* %, ", said)
+    printed = LatencyFigure(m.analysis, panels).caption.replace("\u00a0", " ")
+    assert re.search(r": p50 longer \(\+70[.0]* %, .* to .* %\), p75 to p99 shorter, p90 most \(−85[.0]* %, ", printed)
 
 
 def decided(row, effect: float):
@@ -488,18 +488,18 @@ def test_validity_figure_draws_hits_and_hatches_unchecked_rules():
     drawn = ValidityFigure(m.trials, m.problems, m.titles, m.labels).draw()
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
     assert sum(len(line.get_xdata()) for line in crosses) == (~m.trials["valid"]).sum()  # type: ignore[arg-type]
-    said = words(drawn)
-    assert "not checked: no monitor on the driver" in said
-    assert "106 of 108 trials count" in said
-    assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in said)
+    printed = words(drawn)
+    assert "not checked: no monitor on the driver" in printed
+    assert "106 of 108 trials count" in printed
+    assert any(text.replace("\n", " ").endswith("12, all gzip on") for text in printed)
 
 
 def test_validity_figure_counts_levels_and_hatches_unchecked_trials():
     m = mock("plain")
     names = list(m.trials["trial"])
-    said = [("invalid", names[0]), ("doubt", names[1]), ("doubt", names[2]), ("note", names[3])]
-    said += [("unchecked", name) for name in names[10:20]]
-    rows = [{"trial": t, "name": "zero-work", "level": level, "message": "not checked: no"} for level, t in said]
+    printed = [("invalid", names[0]), ("doubt", names[1]), ("doubt", names[2]), ("note", names[3])]
+    printed += [("unchecked", name) for name in names[10:20]]
+    rows = [{"trial": t, "name": "zero-work", "level": level, "message": "not checked: no"} for level, t in printed]
     drawn = ValidityFigure(m.trials, pd.DataFrame(rows), m.titles, m.labels).draw()
     assert "✕ not counted: 1, ! doubt: 2,\nnot checked: 10" in words(drawn)
     assert not any("not checked: no" in text for text in words(drawn))
@@ -535,8 +535,8 @@ def test_claims_figure_draws_no_interval_for_the_article():
 
 def test_claims_figure_states_direction_before_size():
     m = mock("plain")
-    said = ClaimsFigure(judged(m), m.analysis).caption
-    assert said == (
+    printed = ClaimsFigure(judged(m), m.analysis).caption
+    assert printed == (
         "Of 4 claims: 2 hold here (in direction, not in size); 1 does not hold here; 1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them."
     )

@@ -23,14 +23,14 @@ from loadbook.report.html import MAX_PAGE_BYTES, forbidden_content
 )  # fmt: skip
 def test_export_refuses_pages_with_active_content(bad, tmp_path):
     assert forbidden_content(f"<html><body>{bad}</body></html>")
-    book = nbformat.v4.new_notebook(cells=[shown({"text/html": bad})])
+    book = nbformat.v4.new_notebook(cells=[views({"text/html": bad})])
     nbformat.write(book, tmp_path / "n.ipynb")
     with pytest.raises(ReportError, match="not exported"):
         html.export_html(tmp_path / "n.ipynb", tmp_path / "n.html", "t")
     assert not (tmp_path / "n.html").exists()
 
 
-def shown(data):
+def views(data):
     return nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output("display_data", data=data)])
 
 
@@ -58,8 +58,8 @@ def test_export_escapes_streams_errors_and_plain_text():
 def test_export_puts_urgent_sections_first_and_drops_empty_ones():
     markdown = nbformat.v4.new_markdown_cell
     cells = [
-        shown({"text/plain": "head"}), markdown("## a?"), shown({"text/plain": "a"}), markdown("## b?"),
-        shown({"text/plain": "b", URGENT_MIME: True}), markdown("## c?"), shown({"text/plain": "c", EMPTY_MIME: True}),
+        views({"text/plain": "head"}), markdown("## a?"), views({"text/plain": "a"}), markdown("## b?"),
+        views({"text/plain": "b", URGENT_MIME: True}), markdown("## c?"), views({"text/plain": "c", EMPTY_MIME: True}),
     ]  # fmt: skip
     texts = [
         c.source if c.cell_type == "markdown" else c.outputs[0].data["text/plain"] for c in html.arrange_cells(cells)
@@ -68,6 +68,6 @@ def test_export_puts_urgent_sections_first_and_drops_empty_ones():
 
 
 def test_export_refuses_too_large_a_page(tmp_path):
-    nbformat.write(nbformat.v4.new_notebook(cells=[shown({"text/html": "x" * MAX_PAGE_BYTES})]), tmp_path / "n.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=[views({"text/html": "x" * MAX_PAGE_BYTES})]), tmp_path / "n.ipynb")
     with pytest.raises(ReportError, match="more than"):
         html.export_html(tmp_path / "n.ipynb", tmp_path / "n.html", "t")

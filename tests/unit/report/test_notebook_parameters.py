@@ -28,7 +28,7 @@ def test_parameters_cell_with_code_is_refused(source):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "printed"),
     [
         ("studdy", "x", "did you mean 'study'"),
         ("level", "high", "must be a number"),
@@ -45,8 +45,8 @@ def test_parameters_cell_with_code_is_refused(source):
         ("__builtins__", 1, "not a usable name"),
     ],
 )
-def test_parameter_mismatches_are_errors(name, value, said):
-    with pytest.raises(UsageError, match=said) as caught:
+def test_parameter_mismatches_are_errors(name, value, printed):
+    with pytest.raises(UsageError, match=printed) as caught:
         parameters.validate_parameters("notebook x", DECLARED, {name: value})
     assert "study (text)" in caught.value.hint
 

@@ -76,8 +76,8 @@ def test_page_of_a_smoke_run_names_the_treatments_that_it_left_out(usual):
 def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
     claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
     page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
-    said = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
-    assert said and float(said[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
+    printed = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
+    assert printed and float(printed[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
 
 
 def test_page_lists_the_harness_checks(usual):
@@ -93,24 +93,24 @@ def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
     near = replace(aa, verdict=replace(aa.verdict, comparison=found))
-    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(near,)))[0]
-    assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
+    reported = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(near,)))[0]
+    assert reported.glyph == "✓" and reported.text.endswith("; p 0.025, which fails below 0.01")
 
 
 def test_page_does_not_excuse_a_failed_aa_arm_by_its_threshold(usual):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.001)
     failed = replace(aa, verdict=replace(aa.verdict, comparison=found), check_state="failed")
-    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(failed,)))[0]
-    assert told.css_class == "failed" and "fails below" not in told.text
+    reported = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=(failed,)))[0]
+    assert reported.css_class == "failed" and "fails below" not in reported.text
 
 
 @pytest.mark.parametrize("states", [("passed", "failed"), ("failed", "passed")])
 def test_page_shows_the_worst_of_several_aa_arms(usual, states):
     aa = next(row for row in usual.analysis.rows if row.kind == "aa")
     rows = tuple(replace(aa, label=f"again, {state}", check_state=state) for state in states)
-    told = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=rows))[0]
-    assert told.css_class == "failed" and told.text.startswith("again, failed ")
+    reported = checks.harness_checks(usual.run_data, replace(usual.analysis, rows=rows))[0]
+    assert reported.css_class == "failed" and reported.text.startswith("again, failed ")
 
 
 @pytest.mark.parametrize(("excluded", "css"), [(2, ""), (3, "doubt")])
@@ -119,8 +119,8 @@ def test_page_doubts_a_run_of_which_more_than_a_fifth_of_the_trials_is_excluded(
     data = replace(
         usual.run_data, trials=trials, plan=replace(usual.run_data.plan, trials=usual.run_data.plan.trials[:10])
     )
-    told = checks.harness_checks(data, usual.analysis)[2]
-    assert (told.css_class, told.title) == (css, f"{10 - excluded} of 10 trials count")
+    reported = checks.harness_checks(data, usual.analysis)[2]
+    assert (reported.css_class, reported.title) == (css, f"{10 - excluded} of 10 trials count")
 
 
 def test_page_without_doubts_still_says_that_a_rule_was_not_checked(usual):
@@ -130,8 +130,8 @@ def test_page_without_doubts_still_says_that_a_rule_was_not_checked(usual):
     missing = ValidityMessage("foreign_cpu", "Other load", "unchecked", 3, "no monitor was running")
     analysis = replace(usual.analysis, rows=tuple(rows))
     assert checks.harness_checks(data, analysis)[3].glyph == "✓"
-    told = checks.harness_checks(data, analysis, [missing])[3]
-    assert (told.css_class, told.title, told.text) == ("doubt", "1 not checked", "Other load")
+    reported = checks.harness_checks(data, analysis, [missing])[3]
+    assert (reported.css_class, reported.title, reported.text) == ("doubt", "1 not checked", "Other load")
 
 
 @pytest.mark.parametrize(("state", "names"), [("failed", ["control"]), ("inconclusive", []), ("unchecked", [])])
@@ -176,8 +176,8 @@ def test_page_provenance_reports_changed_raw_data(tmp_path):
 
 
 def test_page_shows_any_figure_by_name(usual):
-    shown = usual.figure("effects", usual.analysis)
-    assert shown.html.count("data:image/svg+xml,") == 1
+    displayed = usual.figure("effects", usual.analysis)
+    assert displayed.html.count("data:image/svg+xml,") == 1
     for name in ("absent", "common", "../effects"):
         with pytest.raises(UsageError, match="no figure"):
             usual.figure(name)

@@ -17,7 +17,7 @@ def layout(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["-p", "studdy=x"], "unknown parameter 'studdy'"),
         (["-p", "study=x"], "given by the command line already"),
@@ -28,8 +28,8 @@ def layout(tmp_path):
         (["../quick"], "not allowed"),
     ],
 )
-def test_report_command_with_wrong_arguments_changes_nothing(layout, arguments, said):
-    with pytest.raises(UsageError, match=said):
+def test_report_command_with_wrong_arguments_changes_nothing(layout, arguments, printed):
+    with pytest.raises(UsageError, match=printed):
         make_report(layout, *arguments)
     assert not layout.reports.exists()
 

@@ -72,8 +72,8 @@ def test_changed_file_of_a_trial_is_named_where_a_page_says_where_it_comes_from(
     trials = sorted(paths.trials.iterdir())
     next(trials[0].glob("stdout-*")).write_text("changed")
     (trials[1] / "trial.json").write_text("{")
-    said = dict(provenance_pairs(load_run(layout, STUDY, paths.raw.name)))["raw data"]
-    assert said.startswith("NOT as recorded: t0001/stdout-driver, t0002/trial.json (2 of ")
+    printed = dict(provenance_pairs(load_run(layout, STUDY, paths.raw.name)))["raw data"]
+    assert printed.startswith("NOT as recorded: t0001/stdout-driver, t0002/trial.json (2 of ")
 
 
 @pytest.mark.parametrize("timed", [True, False])
@@ -84,9 +84,9 @@ def test_provenance_of_an_imported_run_says_from_where_and_when(tmp_path, timed:
         {"at": 1.7e9, "folder": "old", "conditions": "notes", "timed": timed, "format": "x"}
     )
     record = data.run_record.model_copy(update={"imported": source})
-    shown = SimpleNamespace(**{name: getattr(data, name) for name in ("study", "run", "plan", "paths", "trials")})
-    shown.run_record = record
-    pairs = dict(provenance_pairs(shown))  # type: ignore[arg-type]
+    displayed = SimpleNamespace(**{name: getattr(data, name) for name in ("study", "run", "plan", "paths", "trials")})
+    displayed.run_record = record
+    pairs = dict(provenance_pairs(displayed))  # type: ignore[arg-type]
     assert "imported 2023-11-14 22:13" in pairs["run"] and "UTC from old, " in pairs["run"]
     assert ("start not known" in pairs["run"]) is not timed
     assert ("by notes" in pairs["run"]) is timed

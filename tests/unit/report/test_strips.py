@@ -44,22 +44,22 @@ def place(box: Any) -> dict[str, float]:
 
 def test_interval_of_a_row_has_its_numbers_and_its_verdict() -> None:
     for row in mock("plain").analysis.rows:
-        shown = effect_interval(row, RATE)
-        assert (shown is not None) == row.is_compared
-        if shown:
+        displayed = effect_interval(row, RATE)
+        assert (displayed is not None) == row.is_compared
+        if displayed:
             comparison = row.verdict.comparison
-            assert (shown.change, (shown.low, shown.high)) == (comparison.effect, comparison.ci95)
-            assert (shown.kind, shown.margin) == (palette.row_kind(row), (-0.02, 0.02))
-            assert shown.text.startswith(f"{row.label}: {palette.row_word(row, RATE)}, ")
+            assert (displayed.change, (displayed.low, displayed.high)) == (comparison.effect, comparison.ci95)
+            assert (displayed.kind, displayed.margin) == (palette.row_kind(row), (-0.02, 0.02))
+            assert displayed.text.startswith(f"{row.label}: {palette.row_word(row, RATE)}, ")
 
 
 def test_interval_of_a_one_sided_question_has_the_losses_as_its_band() -> None:
     row = mock("plain").analysis.row("tcp_nopush-on")
     found = decide_verdict(row.verdict.comparison, 0.02, "higher", hypothesis="non-inferiority")
-    shown = effect_interval(replace(row, verdict=found), RATE)
-    assert shown.margin == (pytest.approx(-0.0196, abs=1e-4), 0.0)
-    assert [shown.low, shown.high] == sorted(found.one_sided_bounds)
-    assert "at worst" in shown.text
+    displayed = effect_interval(replace(row, verdict=found), RATE)
+    assert displayed.margin == (pytest.approx(-0.0196, abs=1e-4), 0.0)
+    assert [displayed.low, displayed.high] == sorted(found.one_sided_bounds)
+    assert "at worst" in displayed.text
 
 
 def test_strip_has_its_boxes_where_the_numbers_are() -> None:
@@ -103,11 +103,11 @@ def test_summary_without_numbers_or_verdict_has_no_strip() -> None:
 def test_page_writes_the_numbers_of_its_sentences_into_the_summary(tmp_path) -> None:
     page = EffectsPage(load_run(make_project(tmp_path, ARMS, name="s", blocks=6, traces=False), "s"))
     written = json.loads(json.dumps(page.summary()))
-    shown = read_intervals(written)
-    assert list(shown) == [line for line in written["sentences"] if line in shown]
-    assert [one.kind for one in shown.values()] == ["better", strips.CHECK]
+    displayed = read_intervals(written)
+    assert list(displayed) == [line for line in written["sentences"] if line in displayed]
+    assert [one.kind for one in displayed.values()] == ["better", strips.CHECK]
     row = page.analysis.row("one")
-    assert next(iter(shown.values())).change == row.verdict.comparison.effect
+    assert next(iter(displayed.values())).change == row.verdict.comparison.effect
 
 
 @pytest.mark.parametrize("case", ["plain", "all_invalid", "huge_effects", "dollar", "japanese"])

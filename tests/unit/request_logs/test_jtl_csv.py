@@ -50,7 +50,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_jtl_csv_recorded_files_are_read_as_by_an_independent_reader(name: str, way: str) -> None:
     data = jtl.capture(name)
     expected = slow.figures(slow.requests(slow.rows(data)))
-    jtl.same(jtl.told(read(data)), expected)
+    jtl.same(jtl.reported(read(data)), expected)
 
 
 @pytest.mark.parametrize("size", [100, 1000, 30_000])
@@ -60,7 +60,7 @@ def test_jtl_csv_is_read_alike_with_any_block_size(name: str, size: int, monkeyp
     whole = read(data)
     monkeypatch.setattr(stream, "BLOCK_BYTES", size)
     parts = read(data)
-    assert jtl.told(parts) == jtl.told(whole)
+    assert jtl.reported(parts) == jtl.reported(whole)
     assert (parts.rows, parts.per_second_counts(), parts.damage) == (
         whole.rows,
         whole.per_second_counts(),
@@ -74,7 +74,7 @@ def test_jtl_statistics_of_each_label_are_exact() -> None:
     assert list(summary.labels) == ["home", "2k", "8k", "64k", "missing", "broken"]
     for label, tally in summary.labels.items():
         expected = slow.figures([row for row in found if row["label"] == label])
-        jtl.same(jtl.told(summary, tally) | {"duration_s": None}, expected | {"duration_s": None})
+        jtl.same(jtl.reported(summary, tally) | {"duration_s": None}, expected | {"duration_s": None})
 
 
 def test_jtl_per_second_series_counts_the_requests_that_ended_in_each_second() -> None:
@@ -107,13 +107,13 @@ def test_jtl_row_named_like_a_sub_result_but_outside_its_parents_time_is_a_reque
 
 def test_jtl_without_header_uses_default_or_recorded_columns(way: str) -> None:
     old = jtl.capture("2.13--embedded")
-    jtl.same(jtl.told(read(old)), slow.figures(slow.rows(old, columns=slow.COLUMNS_2.split())))
+    jtl.same(jtl.reported(read(old)), slow.figures(slow.rows(old, columns=slow.COLUMNS_2.split())))
     data = jtl.capture("5.6.3--csv_noheader")
     with pytest.raises(ParseError, match=r"out\.jtl:1: neither the header"):
         read(data)
     header = lines("5.6.3--locale_de")[0].decode().strip().split(",")
     expected = slow.figures(slow.rows(data, columns=header))
-    jtl.same(jtl.told(read(data, properties=NO_HEADER)), expected)
+    jtl.same(jtl.reported(read(data, properties=NO_HEADER)), expected)
 
 
 def test_jtl_columns_without_header_come_from_properties() -> None:
@@ -124,7 +124,7 @@ def test_jtl_columns_without_header_come_from_properties() -> None:
         "latency", "idle_time", "connect_time", "response_message",
     )  # fmt: skip
     summary = read(rows, properties={save + name: "false" for name in off})
-    assert jtl.told(summary) == jtl.told(read(jtl.capture("5.6.3--csv_few_columns")))
+    assert jtl.reported(summary) == jtl.reported(read(jtl.capture("5.6.3--csv_few_columns")))
     with pytest.raises(ParseError):
         read(rows, properties=NO_HEADER)
 
@@ -132,14 +132,14 @@ def test_jtl_columns_without_header_come_from_properties() -> None:
 @pytest.mark.parametrize("separator", ["\t", ";", "|"])
 def test_jtl_with_tab_semicolon_or_bar_as_separator_is_read(separator: str, way: str) -> None:
     tabs = jtl.capture("5.6.3--csv_tab")
-    jtl.same(jtl.told(read(tabs)), slow.figures(slow.requests(slow.rows(tabs, "\t"))))
+    jtl.same(jtl.reported(read(tabs)), slow.figures(slow.requests(slow.rows(tabs, "\t"))))
     data = jtl.capture(MULTI)  # no field of it holds any of these
-    assert jtl.told(read(data.replace(b",", separator.encode()))) == jtl.told(read(data))
+    assert jtl.reported(read(data.replace(b",", separator.encode()))) == jtl.reported(read(data))
 
 
 def test_jtl_bom_and_crlf_are_ignored(way: str) -> None:
     data = jtl.capture(MULTI)
-    assert jtl.told(read(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))) == jtl.told(read(data))
+    assert jtl.reported(read(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))) == jtl.reported(read(data))
 
 
 @pytest.mark.fault(29)
@@ -204,7 +204,7 @@ def test_jtl_that_begins_with_nul_bytes_after_truncation_is_read() -> None:
 
 def test_jtl_empty_lines_are_ignored(way: str) -> None:
     rows = lines()
-    assert jtl.told(read(b"".join([*rows[:5], b"\n", *rows[5:], b"\n\n"]))) == jtl.told(read(b"".join(rows)))
+    assert jtl.reported(read(b"".join([*rows[:5], b"\n", *rows[5:], b"\n\n"]))) == jtl.reported(read(b"".join(rows)))
 
 
 def test_jtl_labels_that_are_not_utf_8_are_kept_and_reported(way: str) -> None:
@@ -306,14 +306,14 @@ def test_jtl_csv_reader_refuses_other_files(data: bytes) -> None:
 
 def test_jtl_of_a_header_without_rows_has_no_requests() -> None:
     summary = read(lines()[0])
-    assert jtl.told(summary) == slow.figures([])
+    assert jtl.reported(summary) == slow.figures([])
     assert summary.per_second_counts() == []
 
 
 def test_jtl_connection_that_timed_out_is_a_timeout() -> None:
     head = b"timeStamp,elapsed,label,responseCode,responseMessage,success\n"
     failed = b"Non HTTP response code: java.net.ConnectException,Non HTTP response message: "
-    rows = [b"1700000000000,9,a," + failed + said for said in (b"Connection timed out,false", b"refused,false")]
+    rows = [b"1700000000000,9,a," + failed + printed for printed in (b"Connection timed out,false", b"refused,false")]
     assert summarise(head + b"\n".join([*rows, b""]), "jmeter").total().outcomes == {
         "errors_timeout": 1,
         "errors_connect": 1,

@@ -46,7 +46,7 @@ def figures(data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_jtl_xml_recorded_files_are_read_as_by_elementtree(name: str) -> None:
     data = jtl.capture(name)
-    jtl.same(jtl.told(read(data)), figures(data))
+    jtl.same(jtl.reported(read(data)), figures(data))
 
 
 def test_jtl_xml_nested_samples_are_counted_once() -> None:
@@ -63,8 +63,8 @@ def test_jtl_xml_is_read_alike_with_any_chunk_size(size: int, monkeypatch: pytes
     monkeypatch.setattr(jtl_xml, "CHUNK_BYTES", size)
     monkeypatch.setattr(jtl_xml, "BATCH_ROWS", 3)
     parts = read(data)
-    assert (jtl.told(parts), parts.rows, parts.per_second_counts()) == (
-        jtl.told(whole),
+    assert (jtl.reported(parts), parts.rows, parts.per_second_counts()) == (
+        jtl.reported(whole),
         whole.rows,
         whole.per_second_counts(),
     )
@@ -122,4 +122,4 @@ def test_jtl_xml_aggregated_samples_give_counts_but_no_times() -> None:
 
 
 def test_jtl_xml_without_samples_has_no_requests() -> None:
-    assert jtl.told(read(HEAD + END)) == slow.figures([])
+    assert jtl.reported(read(HEAD + END)) == slow.figures([])

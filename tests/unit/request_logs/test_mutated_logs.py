@@ -41,7 +41,7 @@ def test_jtl_truncated_at_any_byte_gives_its_complete_rows(end: int) -> None:
             read(data)
         return
     summary = read(data)
-    jtl.same(jtl.told(summary), slow.figures(slow.rows(data)))
+    jtl.same(jtl.reported(summary), slow.figures(slow.rows(data)))
     torn = not data.endswith(b"\n")
     assert summary.damage_counts == ({"torn": 1} if torn else {})
     assert not torn or summary.damage[0].line == data.count(b"\n") + 1
@@ -61,7 +61,7 @@ def test_jtl_repeated_and_reordered_rows_are_all_counted(doubled: list[int], dra
     rows += [rows[number - 1] for number in doubled]
     draw.shuffle(rows)
     data = head + b"".join(rows)
-    jtl.same(jtl.told(read(data)), slow.figures(slow.rows(data)))
+    jtl.same(jtl.reported(read(data)), slow.figures(slow.rows(data)))
 
 
 @given(st.integers(1, 600), st.sampled_from(OTHERS), st.randoms())

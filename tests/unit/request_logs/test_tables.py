@@ -66,7 +66,7 @@ def test_h2load_and_ab_logs_are_read_alike_with_any_block_size(
 ) -> None:
     whole = summarise(data, tool)
     monkeypatch.setattr(stream, "BLOCK_BYTES", size)
-    assert jtl.told(summarise(data, tool)) == jtl.told(whole)
+    assert jtl.reported(summarise(data, tool)) == jtl.reported(whole)
 
 
 @pytest.mark.parametrize(("tool", "data"), [("h2load", H2LOAD), ("ab", AB)])
@@ -110,7 +110,7 @@ def test_summaries_of_files_and_drivers_add_up_exactly() -> None:
     merged = Summary()
     for part in (rows[700:], rows[:100], rows[100:700]):
         merged.merge(summarise(head + b"".join(part), "jmeter"))
-    jtl.same(jtl.told(merged), jtl.told(whole))
+    jtl.same(jtl.reported(merged), jtl.reported(whole))
     assert (merged.per_second_counts(), merged.rows) == (whole.per_second_counts(), whole.rows)
     for label, tally in whole.labels.items():
         assert merged.labels[label].latency.cells[1].tolist() == tally.latency.cells[1].tolist()

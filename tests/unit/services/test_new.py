@@ -90,7 +90,7 @@ def test_new_study_with_two_roles_puts_one_in_front_of_the_other(home, monkeypat
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, printed",
     [
         (["--service", "nginx"], "nothing is compared"),
         (["--service", "nginx", "--try", "gzip"], "sets nothing"),
@@ -103,9 +103,9 @@ def test_new_study_with_two_roles_puts_one_in_front_of_the_other(home, monkeypat
         (["--service", "driver=nginx", "--try", "gzip=on"], "no role for it"),
     ],
 )
-def test_new_study_that_cannot_be_written_leaves_no_file(home, words, said, monkeypatch, capsys):
+def test_new_study_that_cannot_be_written_leaves_no_file(home, words, printed, monkeypatch, capsys):
     assert exit_code(monkeypatch, "new", "mine", *words) == 2
-    assert said in capsys.readouterr().err and list(home.studies.iterdir()) == []
+    assert printed in capsys.readouterr().err and list(home.studies.iterdir()) == []
 
 
 def test_new_study_never_overwrites_a_file(home, monkeypatch, capsys):

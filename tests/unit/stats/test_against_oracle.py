@@ -60,7 +60,7 @@ def written(cells, metric, *, seed=0, block=str, dialect="plain"):
     return out.getvalue().encode("utf-8-sig" if dialect != "plain" else "utf-8")
 
 
-def asked(path, metric="ok_per_s"):
+def requested(path, metric="ok_per_s"):
     """Return the JSON of the command line."""
     done = loadbook("compare", path, "--by", "arm", "--block", "round", "--metric", metric, "--baseline", "base",
                     "--margin", MARGIN, "--json")  # fmt: skip
@@ -98,7 +98,7 @@ def check(found, expected):
 def test_compare_json_equals_a_brute_force_computation(tmp_path_factory, cells, metric, dialect, naming, seed) -> None:
     path = tmp_path_factory.mktemp("t") / "t.csv"
     path.write_bytes(written(cells, metric, seed=seed, block=BLOCKS[naming], dialect=dialect))
-    found = {c["treatment"]: c for c in asked(path, metric)["comparisons"]}
+    found = {c["treatment"]: c for c in requested(path, metric)["comparisons"]}
     expected = {
         one.treatment: one for one in comparison_oracle.table(cells, "base", MARGIN, higher="latency" not in metric)
     }
@@ -118,7 +118,7 @@ def test_compare_enumerates_all_permutations_up_to_twelve_blocks(blocks: int, se
         (name, k): f"{100 * math.exp(log):.{1 + seed}f}" for name, logs in arms.items() for k, log in enumerate(logs)
     }
     (tmp_path / "t.csv").write_bytes(written(cells, "ok_per_s"))
-    (found,), (expected,) = asked(tmp_path / "t.csv")["comparisons"], comparison_oracle.table(cells, "base", MARGIN)
+    (found,), (expected,) = requested(tmp_path / "t.csv")["comparisons"], comparison_oracle.table(cells, "base", MARGIN)
     check(found, expected)
 
 
@@ -178,8 +178,8 @@ def check_invariance(cells, factor: float, shuffled) -> None:
     shuffled.shuffle(rows)
     other = judged(rows)
     assert one.keys() == other.keys()
-    for said, numbers in one.items():
-        assert other[said] == pytest.approx(numbers, abs=1e-9)
+    for printed, numbers in one.items():
+        assert other[printed] == pytest.approx(numbers, abs=1e-9)
 
 
 def number(text: str) -> float:

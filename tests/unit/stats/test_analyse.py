@@ -173,24 +173,24 @@ def test_positive_control_fails_if_its_effect_is_not_detected() -> None:
 
 @pytest.mark.parametrize("label", ["a label of forty letters, more or less..", "x" * 120])
 def test_headline_with_a_long_label_omits_the_number_of_blocks_but_keeps_the_interval(usual: Run, label: str) -> None:
-    said = headline(analyse(usual), {"fast": label})
-    assert said.startswith(label) and said.endswith("%).")
-    assert "(95\u00a0% interval " in said
+    printed = headline(analyse(usual), {"fast": label})
+    assert printed.startswith(label) and printed.endswith("%).")
+    assert "(95\u00a0% interval " in printed
 
 
 @pytest.mark.parametrize("arms", [2, 4, 17])
 def test_supporting_text_has_at_most_two_sentences(arms: int) -> None:
     spread = {f"t{k}": {"effect": 0.06 if k < 2 else 0.0, "sd": 0.03} for k in range(arms)}
-    said = supporting_text(analyse(make_run({"base": {"sd": 0.03}} | spread)))
-    assert len(re.findall(r"\.(?: |$)", said)) <= 2
-    assert not re.search(r"\d (?:is|are) undecided", said)
+    printed = supporting_text(analyse(make_run({"base": {"sd": 0.03}} | spread)))
+    assert len(re.findall(r"\.(?: |$)", printed)) <= 2
+    assert not re.search(r"\d (?:is|are) undecided", printed)
 
 
 def test_supporting_text_gives_intervals_of_other_effects() -> None:
-    said = supporting_text(
+    printed = supporting_text(
         analyse(make_run({"base": {}, "a": {"effect": -0.1}, "b": {"effect": -0.2}, "c": {"effect": 0.1}}))
     )
-    assert re.search(r"b is slower by 18[\d.]*\u00a0% \([\d.]+ to [\d.]+\u00a0%\); a is slower by 9", said)
+    assert re.search(r"b is slower by 18[\d.]*\u00a0% \([\d.]+ to [\d.]+\u00a0%\); a is slower by 9", printed)
 
 
 def test_analysis_of_too_few_blocks_gives_no_verdict() -> None:

@@ -29,16 +29,16 @@ def mixed_run(**study: object) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("metric", "blocks", "level", "said"),
+    ("metric", "blocks", "level", "printed"),
     [("ok_per_s", BLOCKS, 40_000, "12 interleaved blocks"), ("latency", LATENCY_BLOCKS, 50 / 40_000, "6 plain blocks")],
 )
-def test_metric_is_compared_among_the_trials_that_tell_it(metric: str, blocks: int, level: float, said: str) -> None:
+def test_metric_is_compared_among_the_trials_that_tell_it(metric: str, blocks: int, level: float, printed: str) -> None:
     found = analyse(mixed_run(), metric=metric)
     row = found.row("fast")
     assert (row.trials, row.verdict.comparison.blocks, found.planned_blocks) == (blocks, blocks, blocks)
     assert found.row("base").median == pytest.approx(level, rel=0.05)
     assert row.verdict.kind == "better"
-    assert f", {said}." in verdict_phrase(row.verdict)
+    assert f", {printed}." in verdict_phrase(row.verdict)
 
 
 def test_values_of_counts_are_those_of_every_trial() -> None:

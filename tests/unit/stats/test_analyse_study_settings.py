@@ -97,8 +97,8 @@ def test_best_of_two_treatments_keeps_the_baseline_as_reference() -> None:
 
 
 def test_overstated_gain_of_the_best_treatment_is_reported_for_baseline_contrasts_too() -> None:
-    said = supporting_text(analyse(make_run(LADDER)))
-    assert said.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
+    printed = supporting_text(analyse(make_run(LADDER)))
+    assert printed.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
 
 
 def test_non_inferiority_hypothesis_applies_only_to_the_study_metric() -> None:

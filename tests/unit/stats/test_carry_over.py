@@ -31,11 +31,11 @@ def test_carry_over_after_a_treatment_is_detected_and_removed() -> None:
     assert found.effect_by_predecessor["b"] == pytest.approx(-0.04, abs=0.008)
     assert found.adjusted_effects["b"] == pytest.approx(0.03, abs=0.012)
     assert found.adjusted_effects["a"] == 0
-    said = found.sentence("ok_per_s", LABELS)
-    assert said.startswith("What runs after gzip on is slower by 3.") or said.startswith(
+    printed = found.sentence("ok_per_s", LABELS)
+    assert printed.startswith("What runs after gzip on is slower by 3.") or printed.startswith(
         "What runs after gzip on is slower by 4."
     )
-    assert said.endswith("the reset between trials does not bring the host back.")
+    assert printed.endswith("the reset between trials does not bring the host back.")
     assert "has a shorter latency by" in found.sentence("latency", LABELS)
 
 
@@ -43,9 +43,9 @@ def test_carry_over_check_has_few_false_alarms_and_reports_its_power() -> None:
     found = [carry_over(run(seed), "a") for seed in range(40)]
     assert sum(one is not None and one.is_significant for one in found) <= 2
     quiet = next(one for one in found if one is not None and not one.is_significant)
-    said = quiet.sentence("ok_per_s", {})
-    assert said.startswith("No carry-over from one trial to the next is seen (p 0.")
-    assert "this check sees little: one below about 1." in said
+    printed = quiet.sentence("ok_per_s", {})
+    assert printed.startswith("No carry-over from one trial to the next is seen (p 0.")
+    assert "this check sees little: one below about 1." in printed
     assert 0.005 < quiet.detectable_effect < 0.02
 
 

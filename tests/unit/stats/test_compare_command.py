@@ -145,13 +145,13 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_compare_refuses_bad_input_with_a_message(case: str, tmp_path: Path) -> None:
-    text, code, said = BAD[case]
+    text, code, printed = BAD[case]
     path = tmp_path / "bad.csv"
     if text is not None:
         path.write_text(text)
     done = loadbook("compare", path, "--baseline", "a")
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert printed in done.stderr
     assert "Traceback" not in done.stderr
 
 

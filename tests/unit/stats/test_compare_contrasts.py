@@ -200,26 +200,26 @@ def table(csv, capsys, monkeypatch) -> Callable[..., SimpleNamespace]:
 
     def run(*options: object) -> SimpleNamespace:
         code = exit_code(monkeypatch, "compare", str(csv), "--baseline", "base", *map(str, options))
-        said = capsys.readouterr()
-        return SimpleNamespace(code=code, stdout=said.out, stderr=said.err)
+        printed = capsys.readouterr()
+        return SimpleNamespace(code=code, stdout=printed.out, stderr=printed.err)
 
     return run
 
 
 @pytest.fixture
-def asked(table) -> Callable[..., dict]:
+def requested(table) -> Callable[..., dict]:
     """The JSON of `loadbook compare` with a margin of 2 %."""
     return lambda *options: json.loads(table("--margin", 0.02, "--json", *options).stdout)
 
 
-def test_compare_json_of_default_contrasts_has_no_extra_keys(asked) -> None:
-    default, said = asked(), asked("--contrasts", "baseline")
-    assert default == said
+def test_compare_json_of_default_contrasts_has_no_extra_keys(requested) -> None:
+    default, printed = requested(), requested("--contrasts", "baseline")
+    assert default == printed
     assert "against" not in default["comparisons"][0] and "best" not in default
 
 
-def test_compare_adjacent_states_the_reference_of_each_comparison(asked, table) -> None:
-    found = asked("--contrasts", "adjacent")["comparisons"]
+def test_compare_adjacent_states_the_reference_of_each_comparison(requested, table) -> None:
+    found = requested("--contrasts", "adjacent")["comparisons"]
     assert [(c["treatment"], c["against"]) for c in found] == [("fast", "base"), ("more", "fast"), ("slow", "more")]
     assert found[0]["sentence"].startswith("faster than base by ")
     assert found[1]["sentence"].startswith("no difference from fast larger than 2% (equivalent; ")
@@ -227,36 +227,36 @@ def test_compare_adjacent_states_the_reference_of_each_comparison(asked, table) 
     assert "slow: slower than more by " in text and "against" in text
 
 
-def test_compare_best_lists_indistinguishable_arms(asked, table) -> None:
-    found = asked("--contrasts", "best")
+def test_compare_best_lists_indistinguishable_arms(requested, table) -> None:
+    found = requested("--contrasts", "best")
     assert (found["best"], set(found["tied_with_best"])) == (None, {"fast", "more"})
     assert {c["against"] for c in found["comparisons"]} == {found["tied_with_best"][0]}
     text = table("--contrasts", "best").stdout
     assert "may be best; all are ahead of the rest." in text
 
 
-def test_compare_non_inferiority_uses_the_bound_on_the_loss_side(asked) -> None:
-    found = asked("--no-loss")["comparisons"]
+def test_compare_non_inferiority_uses_the_bound_on_the_loss_side(requested) -> None:
+    found = requested("--no-loss")["comparisons"]
     assert [c["verdict"] for c in found] == ["no-loss", "no-loss", "worse"]
     low = found[0]["ci90"][0] * 100
     assert found[0]["sentence"] == f"no degradation beyond 2% (lower bound {low:.2f}%), 12 blocks"
-    shorter = asked("--no-loss", "--lower-is-better")["comparisons"]
+    shorter = requested("--no-loss", "--lower-is-better")["comparisons"]
     assert [c["verdict"] for c in shorter] == ["worse", "worse", "no-loss"]
     assert "(upper bound -" in shorter[2]["sentence"]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         (["--no-loss"], "--no-loss needs --margin"),
         (["--no-loss", "--margin", "0.02", "--contrasts", "best"], "--no-loss goes without --contrasts best"),
         (["--contrasts", "worst"], "'worst' is not one of"),
     ],
 )
-def test_compare_refuses_contradictory_options(table, options: list[str], said: str) -> None:
+def test_compare_refuses_contradictory_options(table, options: list[str], printed: str) -> None:
     done = table(*options)
     assert (done.code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert printed in done.stderr
 
 
 def test_flags_of_adjacent_comparisons_name_the_reference_with_an_invalid_trial() -> None:

@@ -24,8 +24,10 @@ ON_PURPOSE = "Same against same"
 
 
 def test_golden_sentences_are_unchanged() -> None:
-    said = golden.GOLDEN.read_text(encoding="utf-8")
-    assert golden.table() == said, "if the new wording is right: python tests/unit/stats/golden.py; read the difference"
+    printed = golden.GOLDEN.read_text(encoding="utf-8")
+    assert golden.table() == printed, (
+        "if the new wording is right: python tests/unit/stats/golden.py; read the difference"
+    )
 
 
 def test_golden_sentences_cover_every_verdict_in_both_directions() -> None:
@@ -71,8 +73,8 @@ def test_source_code_contains_no_forbidden_report_words(folder: str) -> None:
 
 @pytest.mark.parametrize("name", WORDING)
 def test_word_same_is_used_only_for_aa_arms(name: str) -> None:
-    said = [text.replace(ON_PURPOSE, "") for text in literals(PACKAGE / "stats" / f"{name}.py")]
-    assert not [text for text in said if SAME.search(text)]
+    printed = [text.replace(ON_PURPOSE, "") for text in literals(PACKAGE / "stats" / f"{name}.py")]
+    assert not [text for text in printed if SAME.search(text)]
 
 
 def test_words_no_loss_are_used_only_for_non_inferiority() -> None:

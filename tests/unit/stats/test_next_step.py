@@ -24,9 +24,9 @@ def test_wide_aa_arm_needs_so_many_blocks_that_it_gets_narrower_than_the_margin(
     analysis = analyse(make_run(WIDE))
     what = "would probably narrow the A/A arm to ±2.%"
     step = next_step(analysis, "loadbook run s")
-    said = re.fullmatch(rf"a new run of (\d+) blocks {what}: loadbook run s --blocks \1", step)
+    printed = re.fullmatch(rf"a new run of (\d+) blocks {what}: loadbook run s --blocks \1", step)
     again = analysis.row("again")
-    assert said and int(said[1]) > 12 * (again.half_width / 0.02) ** 2
+    assert printed and int(printed[1]) > 12 * (again.half_width / 0.02) ** 2
     assert next_step(replace(analysis, margin=0.0001), "loadbook run s") == NOISE
 
 
@@ -73,11 +73,11 @@ def test_wide_aa_arm_asks_for_nothing_if_every_treatment_is_decided_nevertheless
 
 def test_undecided_imported_results_need_more_runs_of_each_treatment() -> None:
     analysis = analyse(make_run(TWO))
-    said = re.fullmatch(
+    printed = re.fullmatch(
         r"(\d+)(?: to \d+)? new runs of each, imported without these, would probably decide .* \(added to these: .*",
         next_step(analysis, None),
     )
     about = [row.verdict.forecast.about or 0 for row in analysis.of_kind("treatment")]
-    assert said and int(said[1]) == 12 + max(about)
+    assert printed and int(printed[1]) == 12 + max(about)
     noisy = analyse(make_run({"base": {"sd": 0.4}, "a": {"sd": 0.4}}))
     assert next_step(noisy, None) == NOISE_OF_IMPORTS

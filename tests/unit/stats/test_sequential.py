@@ -117,7 +117,7 @@ def test_planned_look_uses_the_level_of_one_look(blocks, look):
 
 
 @pytest.mark.parametrize(
-    ("begun", "complete", "said"),
+    ("begun", "complete", "printed"),
     [
         (14, 14, "14 blocks are complete, the next look is after 20"),
         (11, 10, "10 blocks are complete, the next look is after 20"),
@@ -125,9 +125,9 @@ def test_planned_look_uses_the_level_of_one_look(blocks, look):
         (30, 29, "29 blocks are complete, the next look is after 30"),
     ],
 )
-def test_run_between_planned_looks_has_no_verdict(begun, complete, said):
+def test_run_between_planned_looks_has_no_verdict(begun, complete, printed):
     found = compute_stopping_state(LOOKS, started=begun, complete=complete, planned=30)
-    assert found.pending_reason == f"not yet a planned look: {said}"
+    assert found.pending_reason == f"not yet a planned look: {printed}"
     assert found.interim_analysis is None
 
 

@@ -69,10 +69,10 @@ def test_forecast_is_the_smaller_number_of_blocks_to_detect_or_to_exclude_a_diff
     near_zero = forecast_blocks(comparison(0.001, -0.02, 0.02, blocks=10, sd_log=0.03), 0.02)
     # t.95 sd / (margin - |effect|): 1.86 * 0.03 / 0.0188 squared is 8.8; 10 blocks were not enough, so at least 1 more
     assert (near_zero.about, near_zero.low, near_zero.high) == (1, 1, 15 - 10)
-    shown = forecast_blocks(comparison(0.03, -0.001, 0.06, blocks=10, sd_log=0.04), 0.02)
+    displayed = forecast_blocks(comparison(0.03, -0.001, 0.06, blocks=10, sd_log=0.04), 0.02)
     total = blocks_needed(0.03, 0.04)
-    assert shown.about == total - 10
-    assert shown.high == math.ceil(1.63 * total) - 10
+    assert displayed.about == total - 10
+    assert displayed.high == math.ceil(1.63 * total) - 10
     assert forecast_blocks(comparison(0.02, -0.05, 0.09, sd_log=0.2), 0.02).about is None
 
 

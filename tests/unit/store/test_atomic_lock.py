@@ -34,8 +34,8 @@ def test_study_lock_is_released_after_use(tmp_path, error):
 def test_study_in_use_is_refused_with_the_process_that_uses_it(tmp_path, clock):
     with hold_study_lock(tmp_path / "study"):
         clock.turn(120)
-        said = rf"is in use by process {os.getpid()} of .* started 2\smin ago"
-        with pytest.raises(UsageError, match=said) as refused, hold_study_lock(tmp_path / "study"):
+        printed = rf"is in use by process {os.getpid()} of .* started 2\smin ago"
+        with pytest.raises(UsageError, match=printed) as refused, hold_study_lock(tmp_path / "study"):
             pass
         assert refused.value.hint == f"wait for its end, or end it: kill {os.getpid()}"
         lock = tmp_path / "study" / ".lock"
@@ -49,12 +49,12 @@ def test_study_in_use_is_refused_with_the_process_that_uses_it(tmp_path, clock):
 def test_lock_of_a_process_that_died_is_taken_over_and_said(tmp_path, clock):
     lock = tmp_path / ".lock"
     lock.write_text(json.dumps({"pid": 7, "host": "lab", "user": "ann", "since": clock.now() - 60}))
-    with hold_study_lock(tmp_path) as said:
+    with hold_study_lock(tmp_path) as printed:
         assert json.loads(lock.read_bytes())["pid"] == os.getpid()
-    assert said == "the lock of process 7 of ann on lab, started 60\xa0s ago, which died, is taken over"
+    assert printed == "the lock of process 7 of ann on lab, started 60\xa0s ago, which died, is taken over"
     lock.write_text("{")
-    with hold_study_lock(tmp_path) as said:
-        assert "another process that has just started" in said
+    with hold_study_lock(tmp_path) as printed:
+        assert "another process that has just started" in printed
 
 
 def test_file_that_could_not_be_written_whole_keeps_what_it_had(tmp_path):

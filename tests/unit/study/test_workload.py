@@ -11,7 +11,7 @@ from loadbook.study.workload import Workload, spinning_reason
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("requested", "says"),
     [
         ({"model": "open"}, "needs rate_per_s"),
         ({"rate_per_s": 5.0}, "goes with model = 'open'"),
@@ -22,9 +22,9 @@ from loadbook.study.workload import Workload, spinning_reason
         ({"scheme": "ftp"}, "'http' or 'https'"),
     ],
 )
-def test_contradictory_workload_is_refused(asked: dict[str, object], says: str) -> None:
+def test_contradictory_workload_is_refused(requested: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
-        Workload.model_validate({"tool": "wrk"} | asked)
+        Workload.model_validate({"tool": "wrk"} | requested)
 
 
 def test_workload_with_a_number_of_requests_has_a_longer_time_limit() -> None:

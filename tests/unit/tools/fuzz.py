@@ -95,10 +95,10 @@ def _with(captured: ToolOutput, part: str, data: bytes) -> ToolOutput:
 
 
 if __name__ == "__main__":
-    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    requested = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     for tool in sys.argv[3:] or base.tool_names():
         began = time.monotonic()
-        read = fuzz(tool, asked, random.Random(f"{seed} {tool}"))
+        read = fuzz(tool, requested, random.Random(f"{seed} {tool}"))
         took = time.monotonic() - began
-        print(f"{tool}: {asked} inputs (seed {seed}), {read} read, the others refused, {took:.0f} s")
+        print(f"{tool}: {requested} inputs (seed {seed}), {read} read, the others refused, {took:.0f} s")

@@ -57,7 +57,7 @@ def test_ab_command_has_every_workload_setting_and_no_cap_of_50000_requests() ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "duration_s", "says"),
+    ("requested", "duration_s", "says"),
     [
         ({"model": "open", "rate_per_s": 5.0}, 1, "ab cannot make open-loop loads"),
         ({}, 1.5, "ab takes whole seconds only: duration = 1.5 s"),
@@ -72,10 +72,10 @@ def test_ab_command_has_every_workload_setting_and_no_cap_of_50000_requests() ->
     ],
 )
 def test_ab_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], duration_s: float, says: str
+    requested: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        AB.command(Workload.model_validate({"tool": "ab"} | asked), WEB, duration_s)
+        AB.command(Workload.model_validate({"tool": "ab"} | requested), WEB, duration_s)
     assert refusal.value.hint
 
 

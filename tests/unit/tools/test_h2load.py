@@ -54,7 +54,7 @@ def test_command_contains_every_workload_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "duration_s", "says"),
+    ("requested", "duration_s", "says"),
     [
         ({"model": "open", "rate_per_s": 5.0}, 1, "h2load cannot make open-loop loads"),
         ({"keepalive": False}, 1, "cannot close connections"),
@@ -70,10 +70,10 @@ def test_command_contains_every_workload_setting() -> None:
     ],
 )
 def test_h2load_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], duration_s: float, says: str
+    requested: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        H2LOAD.command(Workload.model_validate({"tool": "h2load"} | asked), WEB, duration_s)
+        H2LOAD.command(Workload.model_validate({"tool": "h2load"} | requested), WEB, duration_s)
     assert refusal.value.hint
 
 

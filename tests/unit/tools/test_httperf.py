@@ -26,8 +26,8 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return sane_values(HTTPERF.parse(captured))
 
 
-def load(**asked: object) -> Workload:
-    return Workload.model_validate({"tool": "httperf", "model": "open", "rate_per_s": 1000.0} | asked)
+def load(**requested: object) -> Workload:
+    return Workload.model_validate({"tool": "httperf", "model": "open", "rate_per_s": 1000.0} | requested)
 
 
 def test_httperf_request_rate_is_converted_to_a_connection_rate() -> None:
@@ -67,7 +67,7 @@ def test_httperf_headers_become_one_escaped_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "target", "duration_s", "says"),
+    ("requested", "target", "duration_s", "says"),
     [
         ({"model": "closed", "rate_per_s": None}, WEB, 1, "cannot make closed-loop loads"),
         ({"threads": 2}, WEB, 1, "one thread"),
@@ -80,12 +80,12 @@ def test_httperf_headers_become_one_escaped_option() -> None:
     ],
 )
 def test_httperf_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], target: Target, duration_s: float, says: str
+    requested: dict[str, object], target: Target, duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        HTTPERF.command(load(**asked), target, duration_s)
+        HTTPERF.command(load(**requested), target, duration_s)
     assert refusal.value.hint
-    if "model" in asked:
+    if "model" in requested:
         assert "wrk" in refusal.value.hint
 
 

@@ -40,8 +40,8 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
-def load(**asked: object) -> Workload:
-    return Workload.model_validate({"tool": "jmeter", "connections": 5} | asked)
+def load(**requested: object) -> Workload:
+    return Workload.model_validate({"tool": "jmeter", "connections": 5} | requested)
 
 
 def properties(argv: list[str]) -> dict[str, str]:
@@ -73,40 +73,40 @@ def test_jmeter_workload_is_passed_as_properties_with_a_fixed_result_format() ->
 
 
 def test_jmeter_number_of_requests_is_split_among_threads() -> None:
-    asked = load(requests=100)
-    assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
-    assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"
+    requested = load(requests=100)
+    assert properties(JMETER.command(requested, WEB, 4.0))["loops"] == "20"
+    assert texts(plan(requested))["ThreadGroup.scheduler"] == "false"
     assert texts(plan(load()))["ThreadGroup.scheduler"] == "true"
-    assert JMETER.command(asked.with_duration(1.5 * asked.duration_s, 0), WEB, 4.0)
+    assert JMETER.command(requested.with_duration(1.5 * requested.duration_s, 0), WEB, 4.0)
 
 
 def test_jmeter_open_load_and_think_time_use_separate_timers() -> None:
-    asked = load(model="open", rate_per_s=12.5)
-    assert properties(JMETER.command(asked, WEB, 4.0))["rate"] == "12.5"
-    (timer,) = plan(asked).iter("PreciseThroughputTimer")
+    requested = load(model="open", rate_per_s=12.5)
+    assert properties(JMETER.command(requested, WEB, 4.0))["rate"] == "12.5"
+    (timer,) = plan(requested).iter("PreciseThroughputTimer")
     assert texts(timer)["throughput"] == "${__P(rate)}" and texts(timer)["duration"] == "${__P(duration)}"
-    asked = load(think_time_s=0.25)
-    assert properties(JMETER.command(asked, WEB, 4.0))["think_ms"] == "250"
-    (timer,) = plan(asked).iter("ConstantTimer")
+    requested = load(think_time_s=0.25)
+    assert properties(JMETER.command(requested, WEB, 4.0))["think_ms"] == "250"
+    (timer,) = plan(requested).iter("ConstantTimer")
     assert texts(timer)["ConstantTimer.delay"] == "${__P(think_ms)}"
     assert not [e for e in plan(load()).iter() if "Timer" in e.tag]
 
 
 def test_jmeter_headers_are_escaped_and_keep_alive_is_a_setting_of_the_sampler() -> None:
-    asked = load(headers={"X-A": '<&>"$x', "X-Empty": ""}, keepalive=False)
-    (manager,) = plan(asked).iter("HeaderManager")
+    requested = load(headers={"X-A": '<&>"$x', "X-Empty": ""}, keepalive=False)
+    (manager,) = plan(requested).iter("HeaderManager")
     sent = [(texts(h)["Header.name"], texts(h)["Header.value"]) for h in manager.iter("elementProp")]
     assert sent == [("X-A", '<&>"$x'), ("X-Empty", "")]
-    assert texts(plan(asked))["HTTPSampler.use_keepalive"] == "false"
+    assert texts(plan(requested))["HTTPSampler.use_keepalive"] == "false"
     assert texts(plan(load()))["HTTPSampler.use_keepalive"] == "true"
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z$&'-]{1,12}", fullmatch=True), st.text(st.characters(max_codepoint=126))))
 @settings(max_examples=examples(60), deadline=None)
 def test_jmeter_arbitrary_header_is_written_unchanged_or_refused(headers: dict[str, str]) -> None:
-    asked = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
+    requested = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
     try:
-        found = plan(asked)
+        found = plan(requested)
     except (ToolError, ET.ParseError):
         assert any("${" in k + v or k.lower() == "connection" or not v.isprintable() for k, v in headers.items())
     else:
@@ -117,7 +117,7 @@ def test_jmeter_arbitrary_header_is_written_unchanged_or_refused(headers: dict[s
 
 
 @pytest.mark.parametrize(
-    ("asked", "duration_s", "says"),
+    ("requested", "duration_s", "says"),
     [
         ({}, 1.5, "whole seconds only: duration = 1.5 s"),
         ({"timeout_s": 0.0001}, 1, "whole milliseconds only: timeout_s"),
@@ -144,10 +144,10 @@ def test_jmeter_arbitrary_header_is_written_unchanged_or_refused(headers: dict[s
     ],
 )
 def test_jmeter_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], duration_s: float, says: str
+    requested: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        JMETER.command(load(**asked), WEB, duration_s)
+        JMETER.command(load(**requested), WEB, duration_s)
     assert refusal.value.hint
 
 

@@ -48,24 +48,24 @@ def folder(tmp_path: Path, tool: str, case: str) -> Path:
 def test_parse_command_with_json_prints_an_array_of_rows_with_integer_counts(
     tmp_path: Path, run: Callable[..., Shown]
 ) -> None:
-    shown = run("wrk", folder(tmp_path, "wrk", "nofile_64"), "--json")
-    rows = json.loads(shown.stdout)
-    assert shown.returncode == 0 and shown.stderr.startswith("doubt: connections: 141 connects failed")
+    displayed = run("wrk", folder(tmp_path, "wrk", "nofile_64"), "--json")
+    rows = json.loads(displayed.stdout)
+    assert displayed.returncode == 0 and displayed.stderr.startswith("doubt: connections: 141 connects failed")
     assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text")}
     assert rows[0] == {"metric": "requests", "statistic": "count", "value": 121269, "unit": "1", "text": "121269"}
-    assert '"value": 121269,' in shown.stdout and "NaN" not in shown.stdout
+    assert '"value": 121269,' in displayed.stdout and "NaN" not in displayed.stdout
 
 
 def test_parse_command_reads_a_single_file_and_prints_a_table(run: Callable[..., Shown]) -> None:
-    shown = run("httperf", FIXTURES / "httperf" / "0.9.0--r8000_n40000.stdout")
-    assert shown.returncode == 0 and not shown.stderr
-    assert "offered_per_s" in shown.stdout and "40,000" in shown.stdout
+    displayed = run("httperf", FIXTURES / "httperf" / "0.9.0--r8000_n40000.stdout")
+    assert displayed.returncode == 0 and not displayed.stderr
+    assert "offered_per_s" in displayed.stdout and "40,000" in displayed.stdout
 
 
 def test_parse_command_prints_an_80_column_table_with_printed_and_converted_values(run: Callable[..., Shown]) -> None:
-    shown = run("wrk2", FIXTURES / "wrk2" / "4.0.0--R2000_d14_latency.stdout")
-    lines = [re.split(r"  +", line.strip()) for line in shown.stdout.splitlines()]
-    assert shown.returncode == 0 and all(len(line.rstrip()) <= 80 for line in shown.stdout.splitlines())
+    displayed = run("wrk2", FIXTURES / "wrk2" / "4.0.0--R2000_d14_latency.stdout")
+    lines = [re.split(r"  +", line.strip()) for line in displayed.stdout.splitlines()]
+    assert displayed.returncode == 0 and all(len(line.rstrip()) <= 80 for line in displayed.stdout.splitlines())
     assert lines[0] == ["metric", "statistic", "value", "in base units", "as printed"]
     assert ["latency_intended", "p99.9", "5.91 ms", "0.00591 s", "5.91ms"] in lines
     assert ["bytes_read", "count", "6.3 MiB", "6658457.6 B", "6.35MB"] in lines
@@ -73,8 +73,8 @@ def test_parse_command_prints_an_80_column_table_with_printed_and_converted_valu
 
 
 def test_parse_command_prints_small_times_without_exponent(tmp_path: Path, run: Callable[..., Shown]) -> None:
-    shown = run("ab", folder(tmp_path, "ab", "csv_gnuplot"))
-    assert shown.returncode == 0 and "0.00003 s" in shown.stdout and "e-05" not in shown.stdout
+    displayed = run("ab", folder(tmp_path, "ab", "csv_gnuplot"))
+    assert displayed.returncode == 0 and "0.00003 s" in displayed.stdout and "e-05" not in displayed.stdout
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_parse_command_without_a_report_exits_with_4_and_prints_nothing(
     tmp_path: Path, tool: str, case: str, says: str, run: Callable[..., Shown]
 ) -> None:
     there = folder(tmp_path, "wrk", case)
-    shown = run(tool, there, "--json")
-    assert (shown.returncode, shown.stdout) == (4, "")
-    assert str(there / "stdout") in shown.stderr and "Traceback" not in shown.stderr
-    assert re.search(says, shown.stderr)
+    displayed = run(tool, there, "--json")
+    assert (displayed.returncode, displayed.stdout) == (4, "")
+    assert str(there / "stdout") in displayed.stderr and "Traceback" not in displayed.stderr
+    assert re.search(says, displayed.stderr)
 
 
 def test_parse_command_on_a_folder_without_stdout_lists_its_files(tmp_path: Path, run: Callable[..., Shown]) -> None:
     (tmp_path / "stdout-driver1").write_bytes(b"")
-    shown = run("wrk", tmp_path)
-    assert (shown.returncode, shown.stdout) == (4, "")
-    assert "no file named stdout" in shown.stderr and "stdout-driver1" in shown.stderr
+    displayed = run("wrk", tmp_path)
+    assert (displayed.returncode, displayed.stdout) == (4, "")
+    assert "no file named stdout" in displayed.stderr and "stdout-driver1" in displayed.stderr
 
 
 def test_parse_command_with_wrong_arguments_exits_with_2(tmp_path: Path, run: Callable[..., Shown]) -> None:

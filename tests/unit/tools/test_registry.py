@@ -61,8 +61,8 @@ def test_new_tool_needs_only_one_file(toy: str, tmp_path: Path) -> None:
     assert refusal.value.hint == f"tools that can: {', '.join(base.tool_names('open'))}" and "toy" in refusal.value.hint
 
     (tmp_path / "out").write_text("toy: 12 answers in 3.5 s\n")
-    shown = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])
-    assert shown.exit_code == 0 and '"value": 12,' in shown.stdout and '"value": 3.5,' in shown.stdout
+    displayed = CliRunner().invoke(parse, [toy, str(tmp_path / "out"), "--json"])
+    assert displayed.exit_code == 0 and '"value": 12,' in displayed.stdout and '"value": 3.5,' in displayed.stdout
 
 
 def test_tools_that_support_a_workload_are_listed() -> None:

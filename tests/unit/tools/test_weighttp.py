@@ -35,22 +35,22 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return sane_values(WEIGHTTP.parse(captured))
 
 
-def load(**asked: object) -> Workload:
-    return Workload.model_validate({"tool": "weighttp", "requests": 200000} | asked)
+def load(**requested: object) -> Workload:
+    return Workload.model_validate({"tool": "weighttp", "requests": 200000} | requested)
 
 
 def test_weighttp_command_has_the_number_of_requests_of_the_workload() -> None:
-    asked = load(connections=20, threads=2, headers={"X-A": "b c"}, path="/p?a=1")
-    assert WEIGHTTP.command(asked, WEB, 4.0) == [
+    requested = load(connections=20, threads=2, headers={"X-A": "b c"}, path="/p?a=1")
+    assert WEIGHTTP.command(requested, WEB, 4.0) == [
         *("weighttp", "-n", "200000", "-c", "20", "-t", "2", "-k", "-H", "X-A: b c", "http://127.0.0.2:8080/p?a=1"),
     ]
     closing = WEIGHTTP.command(load(connections=20, keepalive=False), WEB, 4.0)
     assert "-k" not in closing and "-H" not in closing
-    assert WEIGHTTP.extra_files(asked) == {} and list(WEIGHTTP.expected_files(asked)) == []
+    assert WEIGHTTP.extra_files(requested) == {} and list(WEIGHTTP.expected_files(requested)) == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "target", "says"),
+    ("requested", "target", "says"),
     [
         ({"requests": None}, WEB, "ends after a number of requests"),
         ({"think_time_s": 1.0}, WEB, "think_time_s"),
@@ -66,10 +66,10 @@ def test_weighttp_command_has_the_number_of_requests_of_the_workload() -> None:
     ],
 )
 def test_weighttp_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], target: Target, says: str
+    requested: dict[str, object], target: Target, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        WEIGHTTP.command(load(**asked), target, 2.0)
+        WEIGHTTP.command(load(**requested), target, 2.0)
     assert refusal.value.hint
 
 

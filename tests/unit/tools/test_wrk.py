@@ -66,7 +66,7 @@ def test_wrk_command_brackets_ipv6_addresses_and_keeps_the_scheme() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "duration_s", "says"),
+    ("requested", "duration_s", "says"),
     [
         ({"model": "open", "rate_per_s": 5.0}, 1, "wrk cannot make open-loop loads"),
         ({}, 1.5, "wrk takes whole seconds only: duration = 1.5 s"),
@@ -81,12 +81,12 @@ def test_wrk_command_brackets_ipv6_addresses_and_keeps_the_scheme() -> None:
     ],
 )
 def test_wrk_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], duration_s: float, says: str
+    requested: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        WRK.command(Workload.model_validate({"tool": "wrk"} | asked), WEB, duration_s)
+        WRK.command(Workload.model_validate({"tool": "wrk"} | requested), WEB, duration_s)
     assert refusal.value.hint
-    if "model" in asked:
+    if "model" in requested:
         assert "httperf" in refusal.value.hint
 
 

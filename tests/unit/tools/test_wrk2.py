@@ -42,7 +42,7 @@ def test_command_contains_every_workload_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "duration_s", "says"),
+    ("requested", "duration_s", "says"),
     [
         ({"model": "closed", "rate_per_s": None}, 12, "wrk2 cannot make closed-loop loads"),
         ({"rate_per_s": 0.5}, 12, "whole requests per second only, not 0.5"),
@@ -54,10 +54,10 @@ def test_command_contains_every_workload_setting() -> None:
     ],
 )
 def test_wrk2_unsupported_workload_is_refused_before_the_run(
-    asked: dict[str, object], duration_s: float, says: str
+    requested: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
-        WRK2.command(Workload.model_validate(OPEN | asked), WEB, duration_s)
+        WRK2.command(Workload.model_validate(OPEN | requested), WEB, duration_s)
     assert refusal.value.hint
 
 

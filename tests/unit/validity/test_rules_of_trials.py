@@ -76,17 +76,17 @@ def test_rules_on_counts_that_a_tool_does_not_report_are_unchecked(lacking, name
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "said"),
+    ("changes", "level", "printed"),
     [
         ({"response_before": {"status": 500, "bytes": 5, "sha256": "a"}}, "invalid", "status 500, not 200"),
         ({"response_after": {"status": 200, "bytes": 24, "sha256": "a"}}, "invalid", "after the load: 24 bytes, not 5"),
         ({"response_after": {"status": 200, "bytes": 5, "sha256": "b"}}, "note", "content changed"),
     ],
 )
-def test_wrong_response_is_invalid(changes, level: str, said: str) -> None:
+def test_wrong_response_is_invalid(changes, level: str, printed: str) -> None:
     hit = only(check(**changes), "wrong_response")
     assert hit.level == level
-    assert said in hit.message
+    assert printed in hit.message
 
 
 def test_page_of_changing_size_is_a_doubt_unless_expected() -> None:

@@ -97,13 +97,13 @@ def test_percentile_rule_needs_twenty_requests_beyond_it() -> None:
 
 
 def test_littles_law_holds_for_captured_closed_loads_without_problems() -> None:
-    asked = {
+    requested = {
         "h2load": {"1.52.0--duration_D4": 20, "1.52.0--duration_D4_warm1": 20, "1.52.0--freeze_1s": 1},
         "weighttp": {"0.5--ka_n200000_c50_t2": 50, "0.5--pipeline_K8": 20, "0.5--sigint": 20},
         "ab": {"2.3--https_tls12": 10},
         "jmeter": {"5.1.1--summariser": 10},
     }
-    for tool, captures in asked.items():
+    for tool, captures in requested.items():
         for case, connections in captures.items():
             assert not named(check_capture(tool, case, connections=connections), "little_law"), case
             assert named(check_capture(tool, case, connections=4 * connections), "little_law"), case

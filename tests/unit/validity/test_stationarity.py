@@ -38,15 +38,15 @@ def test_rate_with_a_trend_is_a_doubt_on_its_treatment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "printed"),
     [
         (samples(only=""), "not checked: no rates per second of wrk"),
         (samples(seconds=12), "not checked: at most 12 s of rates per second, 40 s are needed"),
     ],
 )
-def test_run_without_usable_rates_has_one_unchecked_hit(frame: pd.DataFrame, said: str) -> None:
+def test_run_without_usable_rates_has_one_unchecked_hit(frame: pd.DataFrame, printed: str) -> None:
     (hit,) = unsteady(RECORDS, frame)
-    assert (hit.level, hit.treatment, hit.message) == ("unchecked", None, said)
+    assert (hit.level, hit.treatment, hit.message) == ("unchecked", None, printed)
 
 
 def test_treatment_without_rates_is_unchecked() -> None:

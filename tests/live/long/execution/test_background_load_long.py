@@ -44,10 +44,12 @@ def test_background_load_is_reported_before_the_run_and_flagged_on_the_trial(lab
     layout: Layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)
     cpus = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]["cpus"]
-    said: list[str] = []
+    printed: list[str] = []
     with foreign_load(cpus):
-        run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=lambda event: said.append(event.line()))
-    before = said[: next(k for k, line in enumerate(said) if "t0001" in line)]
+        run = run_study(
+            layout, RunRequest("small", lab.hosts_file), on_event=lambda event: printed.append(event.line())
+        )
+    before = printed[: next(k for k, line in enumerate(printed) if "t0001" in line)]
     warned = [line for line in before if line.startswith("warning: host web: other programs use ")]
     assert warned, before
     paths = layout.run("small", run)

@@ -28,7 +28,7 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_run_on_a_full_disk_stops_cleanly_and_can_be_resumed(tmp_path, moment, record_property):
     found = on_small_disk(tmp_path / "disk", SIZE, "run_on_a_full_disk", *map(str, MOMENTS[moment]))
-    record_property("seen", f"{moment}: {found['said'].splitlines()[-2].rpartition('/')[2]}")
+    record_property("seen", f"{moment}: {found['printed'].splitlines()[-2].rpartition('/')[2]}")
     assert found["code"] == 4, found
     assert "no room: " in found["said"]
     assert " free (" in found["said"]

@@ -92,8 +92,8 @@ def test_result_of_a_job_that_ends_during_a_link_failure_is_read_after_reconnect
         assert host.get("jobs/longer/stdout.1", max_bytes=100) == b"done\n"
     finally:
         host.close()
-    said = f"cut for {CUT_S:g} s: noticed after {found:.1f} s, output and code of a 6 s job there after {back:.1f} s"
-    record_property("seen", said)
+    printed = f"cut for {CUT_S:g} s: noticed after {found:.1f} s, output and code of a 6 s job there after {back:.1f} s"
+    record_property("seen", printed)
 
 
 @pytest.mark.fault(11)

@@ -70,8 +70,8 @@ def test_host_clock_step_during_a_trial_is_flagged(rig, record_property):
     rig.fake("wrk", f'"$real" "$@"; rc=$?; echo 2 >{rig.bin}/skew; exit $rc')
     ran = rig.run(WRK)
     assert "clock" in ran.gates("doubt")
-    assert "the host's clock moved by 2.0" in ran.said("clock")
-    record_property("seen", ran.said("clock"))
+    assert "the host's clock moved by 2.0" in ran.printed("clock")
+    record_property("seen", ran.printed("clock"))
 
 
 def samplers(lab_folder: Path) -> list[int]:
@@ -122,7 +122,7 @@ def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(rig, recor
     assert "monitor_gaps" in ran.gates("doubt")
     last = {host: max(row["t_s"] for row in ran.table("traces") if row["host"] == host) for host in ("driver", "web")}
     assert last["driver"] < last["web"] > 0.85
-    record_property("seen", f"ok; {ran.said('monitor_gaps')}")
+    record_property("seen", f"ok; {ran.printed('monitor_gaps')}")
 
 
 @pytest.mark.fault(31)
@@ -158,13 +158,13 @@ def test_tools_run_in_the_c_locale_and_utc(tmp_path, monkeypatch, record_propert
         key, where = lab.folder / "user_key", lab.status()[0]
         login = ["ssh", "-F", "none", "-i", str(key), "-p", str(where.port), "-o", "BatchMode=yes",
                  "-o", f"UserKnownHostsFile={lab.folder}/known_hosts", where.address, "echo $LC_ALL $TZ"]  # fmt: skip
-        said = subprocess.run(login, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
+        printed = subprocess.run(login, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
         seen = (bin_ / "seen").read_text().splitlines()
-    assert said == ["de_DE.UTF-8", "Asia/Kolkata"]
+    assert printed == ["de_DE.UTF-8", "Asia/Kolkata"]
     assert {"LC_ALL=C", "TZ=UTC"} <= set(seen)
     assert " UTC " in seen[-1]
     assert [status for status, _ in ran.ends] == ["ok"]
     (record,) = ran.records
     assert abs(record.clocks["driver"].offset_before_s) < 900  # zones differ by a quarter of an hour or more
     assert {row["host"] for row in ran.table("traces")} == {"driver", "web"}
-    record_property("seen", f"the login has {' '.join(said)}; wrk was given LC_ALL=C TZ=UTC")
+    record_property("seen", f"the login has {' '.join(printed)}; wrk was given LC_ALL=C TZ=UTC")

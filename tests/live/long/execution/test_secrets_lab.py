@@ -50,8 +50,10 @@ def keygen(path: Path, passphrase: str) -> None:
 @contextmanager
 def agent(folder: Path, key: Path) -> Iterator[dict[str, str]]:
     """An ssh-agent that holds a key; yields the environment that leads to it."""
-    said = subprocess.run(["ssh-agent", "-s", "-a", str(folder / "agent")], capture_output=True, text=True, check=True)
-    found = re.search(r"SSH_AGENT_PID=(\d+)", said.stdout)
+    printed = subprocess.run(
+        ["ssh-agent", "-s", "-a", str(folder / "agent")], capture_output=True, text=True, check=True
+    )
+    found = re.search(r"SSH_AGENT_PID=(\d+)", printed.stdout)
     assert found
     environment = {"SSH_AUTH_SOCK": str(folder / "agent")}
     try:
@@ -125,7 +127,7 @@ def test_secrets_appear_in_no_file_output_or_process_list(
     words = [w.encode() for w in (ENVIRONMENT, PASSPHRASE, COMMENT, KEY_FILE, CONFIG)]
     watch = Watch(lab, words + material)
     names = ("SSHPASS", "SUDO_PASSWORD", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "LOADBOOK_TOKEN", "SSH_ASKPASS_TEXT")
-    said = b""
+    printed = b""
     with agent(tmp_path, lab.folder / "user_key") as environment:
         environment |= dict.fromkeys(names, ENVIRONMENT) | {"HOME": str(home), "LOADBOOK_HOME": str(layout.root)}
         environment["PATH"] = f"{own_ssh(tmp_path / 'bin', home / '.ssh/config')}:{os.environ['PATH']}"
@@ -142,7 +144,7 @@ def test_secrets_appear_in_no_file_output_or_process_list(
                 env=os.environ | environment, capture_output=True, timeout=600, check=False,
             )  # fmt: skip
             assert done.returncode == 0, (command, done.stderr.decode())
-            said += done.stdout + done.stderr
+            printed += done.stdout + done.stderr
         watch.over.set()
         watch.join()
     # what a host saw of us includes the name of our hosts file on our own command line: that is ours to give
@@ -152,7 +154,7 @@ def test_secrets_appear_in_no_file_output_or_process_list(
     files = [p for folder in (layout.root, lab.folder) for p in folder.rglob("*") if p.is_file() and not p.is_symlink()]
     leaks = {str(p) for p in files if p not in keys and any(secret in p.read_bytes() for secret in words + material)}
     assert leaks == set()
-    assert not any(secret in said for secret in words + material)
+    assert not any(secret in printed for secret in words + material)
     kept = sum(p.stat().st_size for p in files)
     text = f"{len(files)} files of {kept / 1e6:.1f} MB, {watch.looks} looks at all processes: no secret"
     record_property("seen", text)

@@ -98,8 +98,8 @@ def test_memory_threads_and_files_do_not_grow_over_five_hundred_trials(lab, tmp_
     trials = [float(s["trial"]) for s in settled]
     grown = {name: slope(trials, [float(s[name]) for s in settled]) * (trials[-1] - trials[0]) for name in MAY_GROW}
     first, last = settled[0], settled[-1]
-    told = ", ".join(f"{name} {first[name]:.4g} to {last[name]:.4g} ({grown[name]:+.1f})" for name in MAY_GROW)
-    record_property("seen", f"from trial {first['trial']} to {last['trial']}: {told}")
+    reported = ", ".join(f"{name} {first[name]:.4g} to {last[name]:.4g} ({grown[name]:+.1f})" for name in MAY_GROW)
+    record_property("seen", f"from trial {first['trial']} to {last['trial']}: {reported}")
     print(json.dumps(samples))
-    assert all(grown[name] <= most for name, most in MAY_GROW.items()), told
+    assert all(grown[name] <= most for name, most in MAY_GROW.items()), reported
     assert set(lab.folder.glob("*/work/services/*")) <= before

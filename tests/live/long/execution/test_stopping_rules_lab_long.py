@@ -54,9 +54,9 @@ def test_blocks_added_to_a_fixed_plan_make_the_run_exploratory(layout, go, monke
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
     hosts = str(run_of(layout) / "hosts.toml")
     assert exit_code(monkeypatch, "run", "fixed", "--more", "2", "--hosts", hosts) == 0
-    said = capsys.readouterr()
-    assert "resuming run" in said.err
-    assert said.out.splitlines()[1:3] == ["exploratory: 2 blocks were added after looking", f"run {paths.raw.name}"]
+    printed = capsys.readouterr()
+    assert "resuming run" in printed.err
+    assert printed.out.splitlines()[1:3] == ["exploratory: 2 blocks were added after looking", f"run {paths.raw.name}"]
     assert {p: p.read_bytes() for p in before} == before
     found = answer(layout, paths)
     assert (found.stopping_state.added_blocks, found.planned_blocks) == (2, 7)

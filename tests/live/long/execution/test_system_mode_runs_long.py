@@ -85,10 +85,10 @@ def test_system_mode_file_edited_by_somebody_else_stops_the_run(own, tmp_path, m
         monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))
         code = exit_code(monkeypatch, "run", "own", "--hosts", str(own.hosts_file))
         editor.wait(30)
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert code == 3
-    assert "host web: is not as it was found:" in said
-    assert "edited by somebody else meanwhile" in said
+    assert "host web: is not as it was found:" in printed
+    assert "edited by somebody else meanwhile" in printed
     assert (own.tree / "nginx.conf").read_text().endswith("# theirs\n")
     assert exit_code(monkeypatch, "restore", "web", "--hosts", str(own.hosts_file)) == 3
     kept = next((own.state / "kept").iterdir())

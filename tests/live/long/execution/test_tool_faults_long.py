@@ -54,9 +54,9 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
         assert exit_code(monkeypatch, "run", "rude", "--hosts", str(lab.hosts_file)) == 3
         capsys.readouterr()
         assert exit_code(monkeypatch, "doctor", "rude", "--hosts", str(lab.hosts_file)) == 3
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for host, program in (("driver", "wrk"), ("driver-2", "wrk"), ("web", "no-such-server")):  # type: ignore[assignment]
-        assert re.search(rf"MISSING +{host} +{program} +not installed +apt-get install {program}", said)
+        assert re.search(rf"MISSING +{host} +{program} +not installed +apt-get install {program}", printed)
 
 
 @pytest.mark.fault(21)
@@ -131,7 +131,7 @@ def test_trial_with_saturated_driver_is_invalid(rig, record_property):
     ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
     assert "driver_saturated" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
-    record_property("seen", ran.said("driver_saturated").split(":")[0])
+    record_property("seen", ran.printed("driver_saturated").split(":")[0])
 
 
 HANGING = """
@@ -224,9 +224,9 @@ n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
 cp {rig.bin}/$n.jtl results.jtl
 echo '... end of run'""", probe="--none")  # fmt: skip
     ran = rig.run('tool = "jmeter"\nconnections = 2\n', blocks=len(JTL))
-    for name, (status, reason), (_, said) in zip(JTL, ran.ends, JTL.values(), strict=True):
+    for name, (status, reason), (_, printed) in zip(JTL, ran.ends, JTL.values(), strict=True):
         assert status == "partial", (name, reason)
-        assert re.search(said, reason), (name, reason)
+        assert re.search(printed, reason), (name, reason)
     trials = ran.table("trials")
     assert [(t["status"], t["valid"]) for t in trials] == [("partial", False)] * len(JTL)
     counted = {r["trial"]: r["value"] for r in ran.table("measurements") if r["metric"] == "requests"}

@@ -95,8 +95,8 @@ def test_second_controller_is_refused_within_2_s_and_names_the_owner(lab, two, r
     _, err = second.communicate(timeout=120)
     whole_s, used_s = time.monotonic() - begun, children_s() - used_s
     assert second.returncode == 3
-    said = rf"host driver: in use by \S+@\S+ \(process {first.pid}\), run [\d-]+ of first, for \d"
-    assert re.search(said, err), err
+    printed = rf"host driver: in use by \S+@\S+ \(process {first.pid}\), run [\d-]+ of first, for \d"
+    assert re.search(printed, err), err
     assert "--wait" in err and "--break-lock" in err
     assert two[1].runs("second") == []
     _, err = first.communicate(timeout=120)

@@ -29,9 +29,9 @@ def test_latencies_of_two_drivers_are_merged_from_requests(lab, layout):
     spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
     events = []
     run = run_study(layout, RunRequest("logs", lab.hosts_file), on_event=events.append)
-    said = [event.message for event in events if event.kind == "note"]
-    assert "the load is shared among driver, driver-2" in said
-    assert any(line.startswith("latency of several drivers has a total only where") for line in said)
+    printed = [event.message for event in events if event.kind == "note"]
+    assert "the load is shared among driver, driver-2" in printed
+    assert any(line.startswith("latency of several drivers has a total only where") for line in printed)
     rows = tables(layout, "logs", run)["measurements"]
     latency = rows[(rows["metric"] == "latency") & (rows["trial"] == "t0001")]
     wide = latency.pivot_table(index="statistic", columns="driver", values="value")

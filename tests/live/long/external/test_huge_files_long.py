@@ -21,11 +21,11 @@ def test_oversized_report_is_imported_as_an_invalid_trial(tmp_path):
     conditions.write_text("file,treatment,block\na,plain,1\nb,tuned,1\n")
     for above in ("studies", "notebooks"):
         (tmp_path / above).mkdir()
-    code, said, peak = call(
+    code, printed, peak = call(
         tmp_path, "import", folder, "--conditions", conditions, "--tool", "wrk", "--baseline", "plain"
     )
-    assert code == 4, said
-    assert "none of its trials counts: 2 trials: report unreadable" in said
+    assert code == 4, printed
+    assert "none of its trials counts: 2 trials: report unreadable" in printed
     assert peak < MAX_RSS_BYTES
 
 
@@ -40,9 +40,9 @@ def test_half_gigabyte_jtl_is_read_in_limited_memory(tmp_path, record_property):
     (folder / "cmd").write_text("h2load -D 1s --log-file=h2load.log http://a/")
     report = (CAPTURES / "h2load").glob("*log*.stdout")
     (folder / "stdout").write_bytes(next(report).read_bytes())
-    code, said, peak = call(tmp_path, "parse", "h2load", folder)
+    code, printed, peak = call(tmp_path, "parse", "h2load", folder)
     # its report is another run's: what is looked for is that all of the log is read, and in how much memory
-    assert code in (0, 4), said
+    assert code in (0, 4), printed
     assert peak < MAX_RSS_BYTES
     record_property("seen", f"h2load's log of {(folder / 'h2load.log').stat().st_size // 10**6} MB: {peak // 10**6} MB")
 
@@ -59,8 +59,8 @@ def test_large_ab_request_log_is_read_in_limited_memory(tmp_path, record_propert
     name = "2.3--freeze_1s"
     (folder / "stdout").write_bytes((CAPTURES / "ab" / f"{name}.stdout").read_bytes())
     (folder / "cmd").write_text("ab -n 10 -g ab.tsv http://a/")
-    code, said, peak = call(tmp_path, "parse", "ab", folder)
-    assert code == 4, said
-    assert "1800000 rows for" in said
+    code, printed, peak = call(tmp_path, "parse", "ab", folder)
+    assert code == 4, printed
+    assert "1800000 rows for" in printed
     assert peak < MAX_RSS_BYTES
     record_property("seen", f"rows of ab, {(folder / 'ab.tsv').stat().st_size // 10**6} MB: {peak // 10**6} MB")

@@ -29,7 +29,7 @@ def test_ingest_with_dask_workers_gives_the_same_tables(layout, monkeypatch, cap
     with cluster(2) as two, distributed.Client(two) as client, distributed.get_task_stream(client) as stream:
         assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", two.scheduler_address) == 0
     assert {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")} == alone
-    said = capsys.readouterr()
-    assert "31 of 32 planned trials are valid" in said.out
-    assert "in this process" not in said.err
+    printed = capsys.readouterr()
+    assert "31 of 32 planned trials are valid" in printed.out
+    assert "in this process" not in printed.err
     assert len({task["worker"] for task in stream.data}) == 2

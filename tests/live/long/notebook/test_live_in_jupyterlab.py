@@ -89,7 +89,7 @@ def saved_outputs(book, saved):
 
     A new kernel also warns on stderr of the old keys of the recorded study.
     """
-    book.told("context.save()")
+    book.reported("context.save()")
     try:
         outputs = json.loads(saved.read_text())["cells"][1]["outputs"]
     except ValueError:
@@ -134,7 +134,7 @@ def shown_again(chrome, lab, project):
 
 def test_run_survives_a_kernel_restart(project, lab, chrome):
     book = begun(chrome, lab, project)
-    book.told("sessionContext.session.kernel.restart()")
+    book.reported("sessionContext.session.kernel.restart()")
     reached(project, done(project) + 4)
     with halted(project):
         book.until(lambda found: found["idle"], 60)

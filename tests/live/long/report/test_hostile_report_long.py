@@ -71,8 +71,8 @@ def test_pages_of_hostile_data_execute_nothing(chrome: Chrome, tmp_path: Path, c
     assert silent(page)
     (tmp_path / "page.html").write_text(page)
     is_inert(chrome, tmp_path / "page.html", counter)
-    shown = chrome.value("document.body.innerText")
-    assert "<script>document.title='PWN'</script>" in shown and "{{7*7}}" in shown and "=cmd|" in shown
+    displayed = chrome.value("document.body.innerText")
+    assert "<script>document.title='PWN'</script>" in displayed and "{{7*7}}" in displayed and "=cmd|" in displayed
 
 
 @pytest.mark.timeout(900)
@@ -85,8 +85,8 @@ def test_report_command_on_hostile_data_makes_pages_without_active_content(
     raising.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made = make_report(layout, "hostile")
     assert made.exit_code == 0, made.output
-    said = json.loads((layout.reports / "hostile.summary.json").read_text())["sentences"]
-    assert len(made.output.splitlines()) == len(said) + len(("report", "index"))  # no label makes lines of its own
+    printed = json.loads((layout.reports / "hostile.summary.json").read_text())["sentences"]
+    assert len(made.output.splitlines()) == len(printed) + len(("report", "index"))  # no label makes lines of its own
     nbformat.write(raising, layout.notebooks / "run_quality.ipynb")
     failed = make_report(layout, "hostile")
     assert failed.exit_code == 3 and silent(failed.output)

@@ -88,8 +88,8 @@ def _serve(client: socket.socket) -> None:
         while data := client.recv(65536):
             kept += data
             while b"\r\n\r\n" in kept:
-                asked, _, kept = kept.partition(b"\r\n\r\n")
-                path = asked.split(b" ")[1]
+                requested, _, kept = kept.partition(b"\r\n\r\n")
+                path = requested.split(b" ")[1]
                 client.sendall(_answer(path))
                 if path in (b"/cut", b"/none"):
                     return
@@ -149,5 +149,5 @@ def test_report_of_a_run_against_a_hostile_server_has_no_active_content(
     assert no_canary(tmp_path, lab.folder)
     kept = b"".join(p.read_bytes() for p in paths.raw.rglob("answers-*"))
     assert b"PWN" in kept  # what it said is kept as it was said
-    told = ", ".join(f"{name}: {'/'.join(sorted(states[name]))}" for name in sorted(states))
-    record_property("seen", f"{told}; {len(pages)} pages inert")
+    reported = ", ".join(f"{name}: {'/'.join(sorted(states[name]))}" for name in sorted(states))
+    record_property("seen", f"{reported}; {len(pages)} pages inert")

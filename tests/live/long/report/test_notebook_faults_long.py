@@ -54,14 +54,14 @@ def test_killed_jupyter_kernel_fails_only_its_page(layout, tmp_path, record_prop
     batch = loadbook(layout, "report", "first", "middle", "third")
     kill_kernel(tmp_path / "pid")
     _, err = batch.communicate(timeout=100)
-    said = "notebook victim: cell 3 lost its kernel"
+    printed = "notebook victim: cell 3 lost its kernel"
     assert batch.returncode == 3, err
-    assert said in err
+    assert printed in err
     assert "Traceback" not in err
     pages = {path.name for path in layout.reports.glob("*.html")}
     assert pages == {"first.html", "middle-swift.html", "third.html", "index.html"}
     index = (layout.reports / "index.html").read_text()
-    assert f"<b>✕ no report:</b> {said}" in index
+    assert f"<b>✕ no report:</b> {printed}" in index
     kept = layout.run("middle", RUN).processed / "notebooks"
     assert sorted(p.name for p in kept.iterdir()) == ["swift.ipynb", "victim.failed.ipynb"]
     assert failed_cell(kept / "victim.failed.ipynb") == (3, "DeadKernelError")
@@ -73,9 +73,9 @@ def test_cell_beyond_its_time_limit_gives_an_error_with_limit_and_option(layout,
     write(layout, "victim", WAITS.format(tmp_path / "pid", 4))
     short = loadbook(layout, "report", "middle", "--timeout-s", "1")
     _, err = short.communicate(timeout=100)
-    said = "notebook victim: cell 3 took longer than its limit of 1 s; loadbook report --timeout-s raises it"
-    assert (short.returncode, said in err) == (3, True), err
-    assert said in (layout.reports / "index.html").read_text()
+    printed = "notebook victim: cell 3 took longer than its limit of 1 s; loadbook report --timeout-s raises it"
+    assert (short.returncode, printed in err) == (3, True), err
+    assert printed in (layout.reports / "index.html").read_text()
     kept = layout.run("middle", RUN).processed / "notebooks"
     assert failed_cell(kept / "victim.failed.ipynb") == (3, "CellTimeoutError")
     wait_until(lambda: not alive(int((tmp_path / "pid").read_text())))
@@ -97,7 +97,7 @@ print(done["study"])
     out = tmp_path / "out" / "pair.ipynb"
     words = [[sys.executable, "-c", code, str(layout.root), name, str(out)] for name in ("a", "b")]
     both = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in words]
-    said = [each.communicate(timeout=100)[0].strip() for each in both]
-    assert (said, [each.returncode for each in both]) == (["a", "b"], [0, 0])
+    printed = [each.communicate(timeout=100)[0].strip() for each in both]
+    assert (printed, [each.returncode for each in both]) == (["a", "b"], [0, 0])
     assert notebooks.read_sentinel(out)["study"] in ("a", "b")
     assert [p.name for p in out.parent.iterdir()] == ["pair.ipynb"]

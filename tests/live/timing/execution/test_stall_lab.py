@@ -56,14 +56,14 @@ def test_server_that_was_stopped_for_a_while_makes_its_trial_invalid(rig: Rig, r
     thread.start()
     ran = run_one_trial(rig)
     thread.join(60)
-    record_property("seen", ran.said("stall"))
+    record_property("seen", ran.printed("stall"))
     assert "stall" in ran.gates("invalid")
     assert not any(row["valid"] for row in ran.table("trials"))
 
 
 def test_server_that_answers_all_the_time_is_not_reported_as_stalled(rig: Rig) -> None:
     ran = run_one_trial(rig)
-    assert ran.said("stall") == ""
+    assert ran.printed("stall") == ""
 
 
 INTERLEAVED = """

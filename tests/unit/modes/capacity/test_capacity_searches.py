@@ -103,9 +103,9 @@ def make_blocks(folder, ledger, certified, web):
         plan=plan, run="r1", lab="", hosts={}, inventory=HostsFile(hosts=entries), drivers=("driver",), placements=(),
         tools={"vegeta": base.load_tool("vegeta")}, pool=ThreadPoolExecutor(1),
     )  # fmt: skip
-    said: list[str] = []
+    printed: list[str] = []
     runner = CapacityBlocks(
-        testbed, AttemptStore(testbed, RunPaths(folder, folder), ledger), lambda e: said.append(e.message)
+        testbed, AttemptStore(testbed, RunPaths(folder, folder), ledger), lambda e: printed.append(e.message)
     )
 
     def search(number):
@@ -115,7 +115,7 @@ def make_blocks(folder, ledger, certified, web):
         runner.use_results(block)
         return {arm.planned.treatment: arm.record for arm in block.attempts}
 
-    runner.search, runner.said = search, said  # type: ignore[attr-defined]
+    runner.search, runner.printed = search, printed  # type: ignore[attr-defined]
     return runner
 
 
@@ -235,10 +235,10 @@ def test_lines_on_probes_say_how_long_requests_took(blocks):
     runner = blocks()
     Probing.script = ["invalid"]
     runner.search(1)
-    said = [line.replace("\u00a0", " ") for line in runner.said]
-    assert said[0].endswith("100/s does not count: invalid: scripted.")
-    assert f"small: 150/s met the objective: 99 % answered within {20 * 0.15:.3g} ms, limit 20 ms" in "\n".join(said)
-    late = next(line for line in said if "small" in line and "missed" in line)
+    printed = [line.replace("\u00a0", " ") for line in runner.printed]
+    assert printed[0].endswith("100/s does not count: invalid: scripted.")
+    assert f"small: 150/s met the objective: 99 % answered within {20 * 0.15:.3g} ms, limit 20 ms" in "\n".join(printed)
+    late = next(line for line in printed if "small" in line and "missed" in line)
     assert late.endswith(f"missed the objective: 99 % answered within {20 * 1.139:.3g} ms, limit 20 ms")
 
 
@@ -251,7 +251,7 @@ def test_line_on_a_probe_with_too_few_answers_says_how_many_of_how_many_came_in_
 
     monkeypatch.setattr(Probing, "result", too_few)
     runner.search(1)
-    line = next(line for line in runner.said if "small" in line and "missed" in line)
+    line = next(line for line in runner.printed if "small" in line and "missed" in line)
     assert line.endswith(
         "1,139/s missed the objective: 1,424 of 5,695 offered requests were answered within 20 ms, "
         "and fewer than 98\u00a0% at all"

@@ -31,17 +31,17 @@ def test_effect_that_depends_on_the_length_is_found_with_its_size() -> None:
     assert found is not None and [effect.treatment for effect in found.moved] == ["b"]
     assert found.worst.difference == pytest.approx(0.04, abs=0.015)
     assert found.worst.interval[0] < found.worst.difference < found.worst.interval[1]
-    said = found.sentence(LABELS).replace("\N{NO-BREAK SPACE}", " ")
-    assert said.startswith("The effect of gzip on depends on the length of slices: +1")
-    assert "in 25 ms, +1" in said and "in 100 ms (+" in said
+    printed = found.sentence(LABELS).replace("\N{NO-BREAK SPACE}", " ")
+    assert printed.startswith("The effect of gzip on depends on the length of slices: +1")
+    assert "in 25 ms, +1" in printed and "in 100 ms (+" in printed
 
 
 def test_effects_that_do_not_depend_on_it_are_rarely_called_moved() -> None:
     found = [check(run(seed)) for seed in range(60)]
     assert sum(bool(one and one.moved) for one in found) <= 3
     assert found[0] is not None
-    said = found[0].sentence(LABELS).replace("\N{NO-BREAK SPACE}", " ")
-    assert said.startswith(
+    printed = found[0].sentence(LABELS).replace("\N{NO-BREAK SPACE}", " ")
+    assert printed.startswith(
         "No dependence of an effect on the length of slices (25 ms, 100 ms) is seen; the clearest is "
     )
 
