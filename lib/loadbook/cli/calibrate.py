@@ -82,7 +82,7 @@ def _lab_hosts(layout: Layout) -> Path:
 def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the tools to calibrate, and a line for each that has no case or is not on the driver."""
     from loadbook.calibration.cases import DURATION_S, usable_cases
-    from loadbook.execution.preflight import probe_version
+    from loadbook.execution.preflight import read_version
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.remote import connect
     from loadbook.tools import base
@@ -106,7 +106,7 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[st
                 missing.append(f"left out: {name} cannot make a load of {DURATION_S} s, which every case has")
                 continue
             try:
-                probe_version(host, known[name])
+                read_version(host, known[name])
                 installed.append(name)
             except ToolError as error:
                 missing.append(f"left out: {error.message}; {error.hint}")

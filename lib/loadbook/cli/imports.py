@@ -23,8 +23,8 @@ from loadbook.store.paths import project_layout
 from loadbook.tools.base import Measurement
 
 if TYPE_CHECKING:
-    from loadbook.external.reports import ToolReport
-    from loadbook.external.study import CheckedImport
+    from loadbook.imported.reports import ToolReport
+    from loadbook.imported.study import CheckedImport
     from loadbook.ingestion.ingest import IngestSummary
 
 
@@ -102,8 +102,8 @@ def import_(
         return
     if conditions is None:
         raise UsageError("--conditions is missing: which output is which treatment and block?", "docs/import.md")
-    from loadbook.external.earlier import added_blocks, find_same_import
-    from loadbook.external.study import ImportOptions, read_import, write_import
+    from loadbook.imported.earlier import added_blocks, find_same_import
+    from loadbook.imported.study import ImportOptions, read_import, write_import
     from loadbook.ingestion.ingest import ingest
 
     options = ImportOptions(study, baseline, metric, margin, question, incomplete, aa)
@@ -174,7 +174,7 @@ def _import_record(checked: CheckedImport, before: str | None) -> dict[str, Any]
 
 
 def _refusal_record(error: LoadbookError) -> dict[str, Any]:
-    from loadbook.external.outputs import ImportProblem
+    from loadbook.imported.outputs import ImportProblem
 
     problems = [problem for problem in error.problems if isinstance(problem, ImportProblem)]
     refused = [{"line": problem.line or None, "reason": problem.message} for problem in problems]

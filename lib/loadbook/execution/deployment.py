@@ -97,7 +97,7 @@ class Deployment:
         return placement.port + self.arm * (len(self.study.roles) + 1)
 
     def client_host(self, placement: Placement) -> Host:
-        """Return the host that probes a service: the host that sends requests to it during the load."""
+        """Return the host that checks a service: the host that sends requests to it during the load."""
         front = next((s for s in self.placements if placement.role in self.setting(s.role).backends), None)
         alias = self.testbed.drivers[0] if front is None or front.role == DELAY_ROLE else front.alias
         return self.testbed.hosts[alias]

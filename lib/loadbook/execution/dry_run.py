@@ -271,16 +271,16 @@ def page_url(attempt: Attempt) -> str:
 
 
 def _request(instance: Instance, name: str) -> tuple[str, ...]:
-    """Return the URL or arguments of a service's probe (ready, prove, counters) or command; () if it has none."""
+    """Return the URL or arguments of a service's check (ready, prove, counters) or command; () if it has none."""
     if name in instance.rendered.commands:
         return instance.rendered.commands[name]
-    probes = {"ready": instance.spec.ready, "prove": instance.spec.prove, "counters": instance.spec.counters}
-    probe, context = probes.get(name), instance.rendered.context
-    if probe is None:
+    checks = {"ready": instance.spec.ready, "prove": instance.spec.prove, "counters": instance.spec.counters}
+    check, context = checks.get(name), instance.rendered.context
+    if check is None:
         return ()
-    if probe.side:
-        return (f"http://{context.address}:{context.side_port}{probe.path}",)
-    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
+    if check.side:
+        return (f"http://{context.address}:{context.side_port}{check.path}",)
+    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{check.path or '/'}",)
 
 
 def changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:

@@ -222,10 +222,10 @@ def load_launches(testbed: Testbed) -> list[LaunchOptions]:
 
 def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
     """Read the version of a tool on a driver; ToolError if the tool is missing or unusable."""
-    testbed.tool_versions[alias, tool.name] = probe_version(testbed.hosts[alias], tool)
+    testbed.tool_versions[alias, tool.name] = read_version(testbed.hosts[alias], tool)
 
 
-def probe_version(host: Host, tool: Tool) -> str:
+def read_version(host: Host, tool: Tool) -> str:
     """Return the version of a tool on a host; ToolError if the tool is missing or unusable."""
     done = host.run(tool.version_argv, timeout_s=STATE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:

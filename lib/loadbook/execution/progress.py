@@ -135,7 +135,7 @@ PHASE_TEXTS = {
 # polls are rare, since each takes some milliseconds of CPU time on a host that runs another measurement
 LOCK_POLL_S = 3.0
 LOCK_NOTE_S = 60.0
-LOCK_PROBE_TIMEOUT_S = 20.0
+LOCK_CHECK_TIMEOUT_S = 20.0
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
                     noted = clock.monotonic()
                     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
                 clock.sleep(min(LOCK_POLL_S, max(0.0, deadline - clock.monotonic())))
-                output = host.script(script_command("owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S).stdout
+                output = host.script(script_command("owners", lock), timeout_s=LOCK_CHECK_TIMEOUT_S).stdout
                 if not (owners := parse_owners(output)):
                     return
                 owner = owners[0]

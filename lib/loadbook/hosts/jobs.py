@@ -80,7 +80,7 @@ def parse_state(output: bytes) -> JobState:
 
 
 WARMUP_SUFFIX = "-warmup"  # of the name of a job that only warms up
-PROBE_SUFFIX = "-probe"  # of the name of a job that measures the latency of the arms of an interleaved block
+CALIBRATION_SUFFIX = "-probe"  # of the name of a job that measures the latency of the arms of an interleaved block
 INTERLEAVE_PROGRAM = "interleave.pl"  # lets the load generators of an interleaved block take turns
 SAMPLER_PROGRAM = "sampler.pl"  # reads what the kernel counts
 CPU_READINGS_PROGRAM = "cpu_samples.pl"  # reads the CPU time of services all the time

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
-from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, job_folder
+from loadbook.hosts.jobs import CALIBRATION_SUFFIX, CPU_READINGS_PROGRAM, WARMUP_SUFFIX, job_folder
 from loadbook.modes.base import mode_of_block, mode_of_record
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.paths import RunPaths
@@ -377,7 +377,7 @@ class ReplayHost(Host):
                 yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
         if (own := mode.job_files(self._recorded_run, job, record, self.alias)) is not None:
             yield from own
-        elif job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)):
+        elif job.name.endswith((CALIBRATION_SUFFIX, WARMUP_SUFFIX)):
             yield f"rc.{len(job.steps)}", b"0\n"
             yield "rc", b"0\n"
         elif CPU_READINGS_PROGRAM in job.steps[-1]:

@@ -138,10 +138,10 @@ def _error_lines(analysis: Analysis) -> list[str]:
     ]
 
 
-def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
+def mark_exploratory(answer: AnswerSummary, state: StoppingState) -> AnswerSummary:
     """Return the answer, marked as exploratory if blocks were added after a look at the results."""
-    word = f"exploratory: {answer.word}" if stand.added_blocks else answer.word
-    return replace(answer, headline=first.mark_exploratory(answer.headline, stand), word=word)
+    word = f"exploratory: {answer.word}" if state.added_blocks else answer.word
+    return replace(answer, headline=first.mark_exploratory(answer.headline, state), word=word)
 
 
 def _reference(analysis: Analysis, row: AnalysisRow) -> AnalysisRow:

@@ -1,7 +1,7 @@
 """Services: server software described by files (one folder each), and the code that runs any of them.
 
 - `variables`: the variables of a service and the values that they accept
-- `spec`: the models of service.toml: files, commands, probes, counters, error messages
+- `spec`: the models of service.toml: files, commands, checks, counters, error messages
 - `build`: building programs that come as sources, on the host or on this machine
 - `render`: configuration files and argument lists from templates and values
 - `processes`: the processes of a running service, and the number of its workers

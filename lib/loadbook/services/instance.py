@@ -1,6 +1,6 @@
 """One service instance on a host for one trial: put files, check, start, wait until ready, prove, stop.
 
-Probes use HTTP, a command on the host, or a listening port. The code is the same for all server software. The process
+Checks use HTTP, a command on the host, or a listening port. The code is the same for all server software. The process
 is a Job of the host, so that it ends with its lease even if the controller dies.
 """
 
@@ -21,9 +21,9 @@ from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
 from loadbook.services.processes import PROCESSES_SCRIPT, ServiceProcess, count_workers, parse_processes
 from loadbook.services.render import RenderedService
-from loadbook.services.spec import Probe, ServiceSpec
+from loadbook.services.spec import ServiceCheck, ServiceSpec
 
-PROBE_TIMEOUT_S = 2.0  # of a request to a service
+CHECK_TIMEOUT_S = 2.0  # of a request to a service
 CONTROL_TIMEOUT_S = 20.0
 MAX_COMMAND_CHARS = 80
 MAX_OUTPUT_CHARS = 800
@@ -47,8 +47,8 @@ class ServiceError(HostError):
     """A service is missing, refuses its configuration, or does not start; the message has the service's output."""
 
 
-class ProbeResult(NamedTuple):
-    """Result of a probe; `response` is None if nothing answered, and has the status 0 if the probe is not HTTP.
+class CheckResult(NamedTuple):
+    """Result of a check; `response` is None if nothing answered, and has the status 0 if the check is not HTTP.
 
     `succeeded` is True for an HTTP response or exit code 0; `target` (URL or command) and `outcome` are for messages.
     """
@@ -64,14 +64,14 @@ class ProbeResult(NamedTuple):
         return self.response.body.decode(errors="replace") if self.response else ""
 
 
-def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, client_host: Host) -> ProbeResult:
-    """Make one probe: HTTP from `client_host` (from the service's `host` to its side port), or a command on `host`.
+def run_check(check: ServiceCheck, name: str, rendered: RenderedService, host: Host, client_host: Host) -> CheckResult:
+    """Make one check: HTTP from `client_host` (from the service's `host` to its side port), or a command on `host`.
 
     `name` is the command's key in `rendered.commands`. Raises only LostError, if the connection to a host is lost.
     """
-    argv, path, place = rendered.commands.get(name), probe.path or "/", rendered.context
+    argv, path, place = rendered.commands.get(name), check.path or "/", rendered.context
     client, port, scheme = client_host, place.port, rendered.scheme
-    if probe.side:
+    if check.side:
         client, port, scheme = host, place.side_port, "http"
     target = f"{scheme}://{place.address}:{port}{path}"
     if argv:
@@ -79,15 +79,15 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
         target = f"`{command if len(command) <= MAX_COMMAND_CHARS else command[:MAX_COMMAND_CHARS] + ' ...'}`"
     try:
         if argv:
-            done = host.run(argv, timeout_s=PROBE_TIMEOUT_S)
+            done = host.run(argv, timeout_s=CHECK_TIMEOUT_S)
             outcome = f"exit code {done.rc}: {_output_text(done.stderr + done.stdout, 300)}"
-            return ProbeResult(HttpResponse(0, {}, done.stdout), done.rc == 0, target, outcome)
-        answer = client.http_get(place.address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
-        return ProbeResult(answer, True, target, f"answered {answer.status}")
+            return CheckResult(HttpResponse(0, {}, done.stdout), done.rc == 0, target, outcome)
+        answer = client.http_get(place.address, port, path, timeout_s=CHECK_TIMEOUT_S, scheme=scheme)
+        return CheckResult(answer, True, target, f"answered {answer.status}")
     except LostError:
         raise
     except HostError as error:
-        return ProbeResult(None, False, target, error.message)
+        return CheckResult(None, False, target, error.message)
 
 
 def polls(timeout_s: float) -> Iterator[None]:
@@ -101,12 +101,12 @@ def polls(timeout_s: float) -> Iterator[None]:
         pause_s = min(pause_s * 2, MAX_POLL_PAUSE_S)
 
 
-def probe_port(host: Host, address: str, port: int) -> ProbeResult:
-    """Return a successful probe if a process on `host` listens on the port at this address or at all addresses."""
+def check_port(host: Host, address: str, port: int) -> CheckResult:
+    """Return a successful check if a process on `host` listens on the port at this address or at all addresses."""
     addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=CONTROL_TIMEOUT_S).stdout.decode().split()
     if any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses):
-        return ProbeResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
-    return ProbeResult(None, False, f"{address}:{port}", "nothing listens there")
+        return CheckResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
+    return CheckResult(None, False, f"{address}:{port}", "nothing listens there")
 
 
 def _proc_net_address(address: str) -> str:
@@ -127,7 +127,7 @@ LIMITS_SCRIPT = Script(
 ulimit -H -n
 [ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
 """,
-    purpose="may it have these CPUs and open files?",
+    purpose="are these CPUs and open files allowed?",
     answer=lambda args: f"unlimited\nCpus_allowed_list: {args[0] if args else ''}",
 )
 
@@ -304,17 +304,17 @@ class Instance:
     def ready(self, client_host: Host) -> HttpResponse:
         """Wait until the service is ready; ServiceError with the end of its log if it exits or takes too long.
 
-        Returns the last response to the probe. HTTP requests are sent from `client_host`; other probes have status 0.
+        Returns the last response to the check. HTTP requests are sent from `client_host`; other checks have status 0.
         """
-        probe, own_file = self.spec.ready, not self.rendered.contains_config_id
-        for _ in polls(probe.timeout_s):
-            if probe.tcp or (probe.side and own_file):
-                result = probe_port(self.host, self.address, self.port)
+        check, own_file = self.spec.ready, not self.rendered.contains_config_id
+        for _ in polls(check.timeout_s):
+            if check.tcp or (check.side and own_file):
+                result = check_port(self.host, self.address, self.port)
             else:
-                result = run_probe(probe, "ready", self.rendered, self.host, client_host)
+                result = run_check(check, "ready", self.rendered, self.host, client_host)
             if result.response and result.succeeded:
                 if result.response.status:  # HTTP; with a user's own configuration file any status is accepted
-                    is_ready = own_file or result.response.status == probe.status
+                    is_ready = own_file or result.response.status == check.status
                 else:
                     is_ready = self.rendered.expected.get("ready", "") in result.text
                 if is_ready:
@@ -323,7 +323,7 @@ class Instance:
             if not state.running:
                 problem = f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
                 raise ServiceError(self.host.alias, problem)
-        problem = f"{result.target} is not as awaited within {probe.timeout_s:g} s: {result.outcome}"
+        problem = f"{result.target} is not as awaited within {check.timeout_s:g} s: {result.outcome}"
         raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
 
     def state(self) -> JobState:
@@ -337,7 +337,7 @@ class Instance:
 
     def prove(self, client_host: Host) -> Proof:
         """Read the configuration id from the running server, via `client_host`, and check that its process is ours."""
-        live, evidence = self._probe_config(client_host)
+        live, evidence = self._check_config(client_host)
         processes = self._processes()
         pids = [process.pid for process in processes]
         if live is not False and pids:
@@ -347,13 +347,13 @@ class Instance:
             evidence += f"; no process {self.spec.process_name} of ours is running: {self._log_end()}"
         return Proof(live, evidence, pids, count_workers(self.spec.workers, processes))
 
-    def _probe_config(self, client_host: Host) -> tuple[bool | None, str]:
+    def _check_config(self, client_host: Host) -> tuple[bool | None, str]:
         if self.spec.prove is None:
             return None, f"{self.spec.name} has no way to tell its configuration"
         if not self.rendered.contains_config_id:
             reason = f"the study's own {self.spec.main} does not hold config_id, so nothing asks the process for it"
             return None, reason
-        result = run_probe(self.spec.prove, "prove", self.rendered, self.host, client_host)
+        result = run_check(self.spec.prove, "prove", self.rendered, self.host, client_host)
         if result.response is None:
             return False, f"{result.target}: {result.outcome}"
         expected = self.rendered.expected["prove"]
@@ -371,11 +371,11 @@ class Instance:
 
         Reading them is itself counted as a request. ServiceError if they are missing, except with a user's own file.
         """
-        probe = self.spec.counters
-        if probe is None or self.rendered.expected["counters"] == "off":
+        check = self.spec.counters
+        if check is None or self.rendered.expected["counters"] == "off":
             return {}
-        result = run_probe(probe, "counters", self.rendered, self.host, client_host)
-        matches = {name: re.findall(pattern, result.text, re.MULTILINE) for name, pattern in probe.patterns.items()}
+        result = run_check(check, "counters", self.rendered, self.host, client_host)
+        matches = {name: re.findall(pattern, result.text, re.MULTILINE) for name, pattern in check.patterns.items()}
         counts = {name: sum(map(float, texts)) for name, texts in matches.items() if texts}
         if not counts and self.rendered.contains_config_id and self.host.live:
             raise ServiceError(self.host.alias, f"{result.target}: no counters of {self.spec.name}: {result.outcome}")

@@ -49,7 +49,7 @@ class InstanceContext:
 
     @property
     def side_port(self) -> int:
-        """TCP port for probes of readiness, configuration and counters; the load does not use it."""
+        """TCP port for checks of readiness, configuration and counters; the load does not use it."""
         return side_port(self.port)
 
     def template_values(self) -> dict[str, Any]:
@@ -76,8 +76,8 @@ class RenderedService:
     `config_sha256` identifies the configuration: folder, addresses, ports, host names and `config_id` are replaced by
     placeholders, so that it is the same on all hosts and in all runs. `config_id` is its start and a random token; a
     process that reports it has read these files. `contains_config_id` is False for a user's own file without the id.
-    `commands` holds the service's commands and those of probes (ready, prove, counters), `expected` the texts that
-    the outputs of probes must contain, `scheme` the protocol of the port.
+    `commands` holds the service's commands and those of checks (ready, prove, counters), `expected` the texts that
+    the outputs of checks must contain, `scheme` the protocol of the port.
     """
 
     context: InstanceContext
@@ -152,8 +152,8 @@ def _render_all(
     spec: ServiceSpec, templates: Mapping[str, jinja2.Template], values: Mapping[str, Any]
 ) -> tuple[dict[str, bytes], dict[str, tuple[str, ...]]]:
     argvs = spec.commands.model_dump(exclude_none=True)
-    probes = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
-    argvs |= {name: probe.argv for name, probe in probes.items() if probe is not None and probe.argv}
+    checks = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
+    argvs |= {name: check.argv for name, check in checks.items() if check is not None and check.argv}
     files, commands = {}, {}
     for key, template in templates.items():
         with _template_errors(spec, key):

@@ -1,4 +1,4 @@
-"""The models of service.toml, which describes a service: files, commands, probes, counters and error messages."""
+"""The models of service.toml, which describes a service: files, commands, checks, counters and error messages."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ SIDE_PORT_OFFSET = 10_000
 
 
 def side_port(port: int) -> int:
-    """Return the port for probes (not used by the load) of a service whose port for the load is `port`."""
+    """Return the port for checks (not used by the load) of a service whose port for the load is `port`."""
     return port + SIDE_PORT_OFFSET if port + SIDE_PORT_OFFSET < 1 << 16 else port - SIDE_PORT_OFFSET
 
 
-class Probe(ServiceModel):
-    """A probe of the running service: a `path` over HTTP, or a command (`argv`, templates) on the service's host.
+class ServiceCheck(ServiceModel):
+    """A check of the running service: a `path` over HTTP, or a command (`argv`, templates) on the service's host.
 
     With `side`, the request is sent to the service's `side_port`, over plain HTTP from its own host, so that it does
     not disturb the load, or because the port for the load does not use HTTP.
@@ -59,7 +59,7 @@ class Probe(ServiceModel):
     side: bool = False
 
     @model_validator(mode="after")
-    def _single_target(self) -> Probe:
+    def _single_target(self) -> ServiceCheck:
         if self.path and self.argv:
             raise ValueError("either path or argv")
         if self.side and not self.path:
@@ -67,8 +67,8 @@ class Probe(ServiceModel):
         return self
 
 
-class ReadyProbe(Probe):
-    """Probe whether the service is ready, which it must be within `timeout_s` seconds of its start.
+class ReadinessCheck(ServiceCheck):
+    """Check whether the service is ready, which it must be within `timeout_s` seconds of its start.
 
     It is ready if `path` (default "/") returns `status`, or if the command ends with exit code 0 and its output
     contains `says` (a template), or, with `tcp`, if a process listens on its port.
@@ -80,7 +80,7 @@ class ReadyProbe(Probe):
     timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
 
 
-class _TargetedProbe(Probe):
+class _TargetedCheck(ServiceCheck):
     @model_validator(mode="after")
     def _has_target(self) -> Self:
         if not (self.path or self.argv):
@@ -88,17 +88,17 @@ class _TargetedProbe(Probe):
         return self
 
 
-class ConfigProbe(_TargetedProbe):
-    """Probe of the running configuration: the HTTP body must equal `says`, or a command's output must contain it."""
+class ConfigCheck(_TargetedCheck):
+    """Check of the running configuration: the HTTP body must equal `says`, or a command's output must contain it."""
 
     says: str = "{{ config_id }}"
 
 
-class CounterProbe(_TargetedProbe):
-    """Probe that reads counters since the service's start: name -> pattern, whose matches in the output are added.
+class CounterReading(_TargetedCheck):
+    """Check that reads counters since the service's start: name -> pattern, whose matches in the output are added.
 
     Names: `requests` (answered requests), `connections` (accepted connections), `upstream_connections` (connections
-    opened to backends). The probe is left out if the template `when` is rendered as "off".
+    opened to backends). The check is left out if the template `when` is rendered as "off".
     """
 
     when: str = "on"
@@ -117,7 +117,7 @@ _RELATIVE_PATH = r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_.][A-Za-z0-9._-]*)*"
 RelativePath = Annotated[str, Matching(_RELATIVE_PATH, "a relative path of letters, digits and . _ -")]
 
 
-class VersionProbe(ServiceModel):
+class VersionCommand(ServiceModel):
     """Command that prints the binary's version; the first group of `pattern` matches it in stdout or stderr."""
 
     argv: Argv
@@ -133,7 +133,7 @@ class Build(ServiceModel):
     output: RelativePath
     needs: Annotated[tuple[str, ...], Field(min_length=1)]
     get: str
-    version: VersionProbe
+    version: VersionCommand
     arch: dict[str, str] = Field(default_factory=dict)
     portable: bool = False
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 300.0
@@ -275,7 +275,7 @@ class KnownCost(ServiceModel):
 
 
 class ServiceSpec(ServiceModel):
-    """One server software: requirements, configuration, commands and probes.
+    """One server software: requirements, configuration, commands and checks.
 
     Attributes
     ----------
@@ -296,16 +296,16 @@ class ServiceSpec(ServiceModel):
     package: str = Field(description="Debian package that brings the binary")
     process: str | None = Field(None, description="command name of its processes; default: the binary's name")
     stop_grace_s: Annotated[float, Field(ge=0, le=60)] = 5.0
-    version: VersionProbe | None = Field(None, description="of the installed binary; only what is built needs none")
+    version: VersionCommand | None = Field(None, description="of the installed binary; only what is built needs none")
     build: Build | None = None
     vars: dict[Ident, Var] = Field(default_factory=dict)
     files: dict[RelativePath, RelativePath] = Field(default_factory=dict, description="file -> its template")
     commands: Commands
     main: RelativePath | None = Field(None, description="the file that a study's own `config` takes the place of")
     scheme: str = Field("http", description="what its port speaks; a template")
-    ready: ReadyProbe = ReadyProbe()
-    prove: ConfigProbe | None = None
-    counters: CounterProbe | None = None
+    ready: ReadinessCheck = ReadinessCheck()
+    prove: ConfigCheck | None = None
+    counters: CounterReading | None = None
     needs: tuple[Permission, ...] = ()
     sysctls: dict[SysctlName, SysctlValue] = Field(default_factory=dict)
     direct_return: bool = False
@@ -354,9 +354,9 @@ class ServiceSpec(ServiceModel):
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
 
     def ports(self, port: int) -> tuple[int, ...]:
-        """Return the TCP ports of the service: the port for the load, and the side port if a probe uses it."""
-        probes = (self.ready, self.prove, self.counters)
-        return (port, side_port(port)) if any(probe and probe.side for probe in probes) else (port,)
+        """Return the TCP ports of the service: the port for the load, and the side port if a check uses it."""
+        checks = (self.ready, self.prove, self.counters)
+        return (port, side_port(port)) if any(check and check.side for check in checks) else (port,)
 
     @property
     def process_name(self) -> str:

@@ -100,18 +100,18 @@ class SystemInstance(Instance):
         if not self.rendered.contains_config_id or self.spec.prove is None:
             return super().ready(client_host)
         for _ in polls(LIVE_TIMEOUT_S):
-            self._live = self._probe_config(client_host)[0] is True
+            self._live = self._check_config(client_host)[0] is True
             if self._live:
                 break
         return HttpResponse(0, {}, b"")
 
     def prove(self, client_host: Host) -> Proof:
         """Read the configuration id from the running server, and check that all old processes have ended."""
-        live, evidence = self._probe_config(client_host)
+        live, evidence = self._check_config(client_host)
         if live is False and not self._live:
             return Proof(False, f"{evidence}{self._log_suffix()}", self.pids())
         settled = self._wait_for_old_processes(client_host)
-        (live, evidence), pids = self._probe_config(client_host), self.pids()
+        (live, evidence), pids = self._check_config(client_host), self.pids()
         if settled == "gone" or not pids:
             return Proof(False, f"{evidence}; it ended: {self._log_end()}", pids)
         if settled == "unchanged":

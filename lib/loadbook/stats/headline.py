@@ -81,9 +81,9 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
     return mark_exploratory(_headline_text(analysis, labels), analysis.stopping_state)
 
 
-def mark_exploratory(text: str, stand: StoppingState) -> str:
+def mark_exploratory(text: str, state: StoppingState) -> str:
     """Return the first line, prefixed with "Exploratory:" if blocks were added to the run after looking at it."""
-    needs_prefix = stand.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
+    needs_prefix = state.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 

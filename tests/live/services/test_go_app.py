@@ -45,7 +45,7 @@ def test_go_app_serves_the_same_page_as_a_static_file(here: LocalHost, running: 
     assert answer.headers["content-length"] == str(size)
 
 
-def test_go_app_counters_exclude_probe_requests(here: LocalHost, running: Running) -> None:
+def test_go_app_counters_exclude_check_requests(here: LocalHost, running: Running) -> None:
     app = running("go-app")
     before = app.counters(here)
     line = http.client.HTTPConnection(app.address, app.port)

@@ -10,7 +10,7 @@ import pytest
 from loadbook.core.errors import HostError, UnreachableError
 from loadbook.hosts.host import Job
 from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, render, version
-from loadbook.services.instance import probe_port
+from loadbook.services.instance import check_port
 from local_host import LocalHost
 from toy_service import toy_service
 from waiting import PATIENCE_S, wait_until
@@ -133,7 +133,7 @@ def test_another_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     web = instance(here, NGINX, port)
     try:
-        wait_until(lambda: probe_port(here, "127.0.0.1", port).succeeded)
+        wait_until(lambda: check_port(here, "127.0.0.1", port).succeeded)
         web.check()
         web.start()
         with pytest.raises(ServiceError, match="Address already in use"):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from import_files import capture, project, write
-from loadbook.external.study import ImportOptions, read_import, write_import
+from loadbook.imported.study import ImportOptions, read_import, write_import
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.request_tables import write_requests
 from loadbook.store.trial_record import DriverRecord, TrialRecord

@@ -17,7 +17,7 @@ LAYERS = (
     ("validity",),
     ("ingestion", "calibration"),
     ("execution",),
-    ("external",),
+    ("imported",),
     ("report",),
     ("analyses",),
     ("batch",),

@@ -70,7 +70,7 @@ def test_every_service_renders_the_same_on_any_host(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", known_services())
-def test_every_service_defines_a_readiness_probe_and_a_configuration_probe(service: str) -> None:
+def test_every_service_defines_a_readiness_check_and_a_configuration_check(service: str) -> None:
     spec = load_service(service)
     assert spec.prove is not None
     assert len((spec.folder / "README.md").read_text().splitlines()) >= 5

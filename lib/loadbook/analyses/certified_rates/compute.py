@@ -16,7 +16,7 @@ from loadbook.study.model import Study
 
 @dataclass(frozen=True)
 class JudgedRate:
-    """What the starts of one treatment show of the rate of its load (1/s).
+    """The starts of one treatment, and whether most of them sustain the rate of its load (1/s).
 
     `share_low` is the lower bound of the share of starts that meet the objective; `pending` the number of planned
     starts of its configuration that were not made, without which nothing is certified. `is_highest`: no higher rate

@@ -231,7 +231,7 @@ class EffectsPage(Page):
     def _available_percentiles(self) -> tuple[str, list[str]]:
         """The time of which the figure shows percentiles, and the percentiles; the study's own one, if it is a time.
 
-        Else it is one that most treatments have, as tools tell `latency_intended` of some loads only.
+        Else it is one that most treatments have, as tools print `latency_intended` for some loads only.
         """
         measurements = self.run_data.measurements
         wanted = measurements["metric"].isin(LATENCY_METRICS) & measurements["statistic"].isin(PERCENTILES)

@@ -23,7 +23,7 @@ Missed = Literal["latency", "errors", "rate"]
 
 
 class Outcome(NamedTuple):
-    """What a load made of an objective.
+    """Whether a load met an objective, and how the times of its requests lie to the limit.
 
     `share_within` is the share of the offered requests that were answered well within the limit, `margin` the logarithm
     of the limit over the time that the objective's share of them took (negative if the objective was missed), and

@@ -102,7 +102,7 @@ def slice_length_notes(study: Study, compared: SliceLengthCheck | None) -> list[
     if not compared or not compared.moved:
         return []
     names = join_words([study.label(effect.treatment) for effect in compared.moved])
-    advice = "Pauses of the load change it: longer slices, or plain trials, tell how much."
+    advice = "It changes when the load pauses. Longer slices, or plain trials, show how much."
     text = f"{compared.sentence(study.labels)} {advice}"
     return [ValidityMessage("slice-lengths", f"Slice length matters: {names}", "doubt", 0, text)]
 

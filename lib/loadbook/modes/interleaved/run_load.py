@@ -27,7 +27,7 @@ from loadbook.execution.load import (
 from loadbook.execution.services import CpuTimes, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
-from loadbook.hosts.jobs import INTERLEAVE_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, perl_program_files
+from loadbook.hosts.jobs import CALIBRATION_SUFFIX, INTERLEAVE_PROGRAM, WARMUP_SUFFIX, perl_program_files
 from loadbook.modes.interleaved.read import SliceLog, apart_share, read_slices
 from loadbook.modes.interleaved.spec import (
     TAIL_S,
@@ -69,7 +69,7 @@ class BlockLoad:
 
     def __init__(self, testbed: Testbed, name: str, all_arms: int) -> None:
         self.testbed, self.name, self.all_arms = testbed, name, all_arms
-        self.calibration_name, self.warmup_name = f"{name}{PROBE_SUFFIX}", f"{name}{WARMUP_SUFFIX}"
+        self.calibration_name, self.warmup_name = f"{name}{CALIBRATION_SUFFIX}", f"{name}{WARMUP_SUFFIX}"
         self.drivers: list[Host] = [testbed.hosts[alias] for alias in testbed.drivers]
         self.begun: list[str] = []  # names of the jobs that were started
 

@@ -9,7 +9,7 @@ TEXT = (REPO / "docs" / "import.md").read_text(encoding="utf-8")
 
 def test_import_documentation_explains_every_column_and_option():
     from loadbook.cli.imports import import_
-    from loadbook.external.outputs import OPTIONAL, REQUIRED
+    from loadbook.imported.outputs import OPTIONAL, REQUIRED
     from loadbook.tools import base
 
     assert all(f"| `{name}` |" in TEXT for name in (*REQUIRED, *OPTIONAL))

@@ -23,9 +23,9 @@ from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import and_more, pluralize
 from loadbook.execution.select import new_run_id
-from loadbook.external import earlier, outputs
-from loadbook.external.outputs import Condition, ImportProblem
-from loadbook.external.reports import ToolReport, read_reports, with_times_of_outputs
+from loadbook.imported import earlier, outputs
+from loadbook.imported.outputs import Condition, ImportProblem
+from loadbook.imported.reports import ToolReport, read_reports, with_times_of_outputs
 from loadbook.ingestion.captured import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record

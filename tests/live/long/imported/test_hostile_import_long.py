@@ -9,7 +9,7 @@ import pytest
 
 from hostile_texts import HTML, SHEETS, TEMPLATES, no_canary
 from import_files import folder, project, rows, write
-from loadbook.external.study import ImportOptions, read_import, write_import
+from loadbook.imported.study import ImportOptions, read_import, write_import
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.tables import load_run, read_table
 

@@ -15,8 +15,8 @@ from command_line import exit_code
 from effort import examples
 from import_files import BY_HAND, FIXTURES, folder, project, rows, write
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.external.outputs import read_conditions
-from loadbook.external.study import ImportOptions, read_import
+from loadbook.imported.outputs import read_conditions
+from loadbook.imported.study import ImportOptions, read_import
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from loadbook.core.errors import UsageError
 from loadbook.execution.studies import study_file
-from loadbook.external.reports import ToolReport
+from loadbook.imported.reports import ToolReport
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_plan
 from loadbook.store.paths import Layout, RunPaths

@@ -10,7 +10,7 @@ import pytest
 from hostile_texts import CORPUS, WRITABLE, no_canary, silent
 from import_files import folder, rows, write
 from loadbook.core.errors import LoadbookError
-from loadbook.external.study import ImportOptions, read_import, to_valid_name, unique_names
+from loadbook.imported.study import ImportOptions, read_import, to_valid_name, unique_names
 
 pytestmark = pytest.mark.fault(43, 44)
 

@@ -12,8 +12,8 @@ from bs4 import BeautifulSoup
 from import_files import BY_HAND, capture, folder, project, rows, write
 from loadbook.analyses.effects.page import effects_page
 from loadbook.core.errors import DataError, UsageError
-from loadbook.external.earlier import added_blocks, find_same_import
-from loadbook.external.study import (
+from loadbook.imported.earlier import added_blocks, find_same_import
+from loadbook.imported.study import (
     ImportOptions,
     read_import,
     to_valid_name,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
-from loadbook.external.outputs import Condition, ImportProblem, OutputFiles
+from loadbook.imported.outputs import Condition, ImportProblem, OutputFiles
 from loadbook.ingestion.captured import find_argv
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
