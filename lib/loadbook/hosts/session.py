@@ -7,6 +7,7 @@ not at all, and every transfer is checked by sha256.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import shlex
 import stat
@@ -17,7 +18,8 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from paramiko import Channel, ChannelException, SFTPClient, Transport
+from fabric import Connection
+from paramiko import Channel, ChannelException, SFTPClient
 from paramiko.ssh_exception import SSHException
 
 from loadbook.core import clock
@@ -62,7 +64,7 @@ class SshSession:
     def _open(self, fresh: bool) -> None:
         shells = [Shell(self._channel()) for _ in range(2)]  # so that both run their login files at the same time
         self._shell = self._prepare_shell(shells[0])
-        self.files = SftpFiles(self._endpoint.alias, self.transport, self._sha256, self.workdir)
+        self.files = SftpFiles(self._endpoint.alias, self.connection, self._sha256, self.workdir)
         name, text = launcher_script()
         script = f"{self.workdir}/{name}"
         if not self.files.exists(script):
@@ -215,26 +217,25 @@ class SftpFiles:
     bytes (-1: all), "" if there is none; with in_workdir, the path must lead into `workdir` without any link.
     """
 
-    def __init__(self, alias: str, transport: Transport, sha256: Callable[[str, int, bool], str], workdir: str) -> None:
-        client = transport.open_sftp_client()
-        assert client is not None
-        channel = client.get_channel()
+    def __init__(
+        self, alias: str, connection: Connection, sha256: Callable[[str, int, bool], str], workdir: str
+    ) -> None:
+        self._sftp: SFTPClient = connection.sftp()
+        channel = self._sftp.get_channel()
         assert channel is not None
         channel.settimeout(RESPONSE_TIMEOUT_S)
-        self._sftp: SFTPClient = client
         self._alias, self._sha256, self._workdir = alias, sha256, workdir
 
     def put(self, path: str, data: bytes, mode: int) -> None:
-        """Write `data` to a temporary file beside `path`, check its size and sha256, and rename it to `path`."""
-        part, size = f"{path}.{uuid.uuid4().hex[:12]}.part", len(data)
+        """Write `data` to a temporary file beside `path`, check its size and sha256, and rename it to `path`.
+
+        Fabric's `Connection.put` would ask for two more answers for each file, which counts on distant hosts.
+        """
+        part = f"{path}.{uuid.uuid4().hex[:12]}.part"
         try:
-            with self._sftp.open(part, "wb") as handle:
-                handle.set_pipelined(True)
-                for start in range(0, size, _BLOCK_BYTES):
-                    handle.write(data[start : start + _BLOCK_BYTES])
-            remote_size = self._sftp.stat(part).st_size
-            if remote_size != size:
-                raise HostError(self._alias, f"{part}: {remote_size} of {size} bytes arrived", "is its disk full?")
+            self._sftp.putfo(io.BytesIO(data), part, confirm=False)
+            if (arrived := self._sftp.stat(part).st_size) != len(data):
+                raise HostError(self._alias, f"{part}: {arrived} of {len(data)} bytes arrived", "is its disk full?")
             if self._sha256(part, -1, False) != hashlib.sha256(data).hexdigest():
                 raise HostError(self._alias, f"{part}: other bytes arrived than were sent")
             self._sftp.chmod(part, mode)

@@ -1,8 +1,8 @@
 """SSH connections with strict host keys, time limits and a watchdog for dead peers; trusting new host keys.
 
-Fabric is used only to log in, also through jump hosts; commands and files use Paramiko's transport directly. Fabric's
-defaults, which accept any host key, wait forever for a dead peer, and lose 45 ms per command to Nagle's algorithm, are
-not used.
+Fabric logs in, also through jump hosts (`gateway`), and opens SFTP. `Connection.run` is not used: it opens a channel
+and three threads for each command, while one shell under a lease runs all of them. Fabric's defaults, which accept any
+host key, wait forever for a dead peer, and lose 45 ms per command to Nagle's algorithm, are not used.
 """
 
 from __future__ import annotations
