@@ -19,7 +19,7 @@ from loadbook.store import trial_record
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.results import Analysis, RowKind
+    from loadbook.stats.results import Analysis, AnalysisRow, RowKind
 
 MIN_NOISE_TRIALS = 3
 
@@ -68,13 +68,34 @@ class QualityPage(Page):
         headline = f"{counts}; A/A arm {aa_arm}, control {control}."
         return Block(answer_box(headline), checks.check_strip(cells))
 
+    def data(self) -> pd.DataFrame:
+        """Return the numbers of trials: one row for those that count, and one per reason why others do not.
+
+        `share` is that of the `planned` trials. The other columns are the same in every row: those of the A/A arm
+        begin with `aa_`; of several arms it is the worst. Change and bounds are ratios minus 1, NaN without an arm.
+        """
+        import pandas as pd
+
+        number, arm = sections.trial_counts(self.run_data), self._worst_check("aa")
+        outcomes = [("counts", number["valid"]), *sections.exclusion_counts(self.run_data)]
+        frame = pd.DataFrame(outcomes, columns=["outcome", "trials"]).assign(planned=number["planned"])
+        frame["share"] = frame["trials"] / number["planned"]
+        compared = super().data()
+        told = compared[compared["treatment"] == (arm.treatment if arm else None)].reset_index().reindex([0]).iloc[0]
+        names = ("against", "change", "low", "high", "p", "method")
+        columns = {"aa_arm": told["treatment"]} | {f"aa_{name}": told[name] for name in names}
+        words = {"aa_check": self._check_word("aa"), "control_check": self._check_word("control")}
+        return frame.assign(**columns, **words, **compared[["metric", "statistic", "measures"]].iloc[0])
+
+    def _worst_check(self, kind: RowKind) -> AnalysisRow | None:
+        """Return the worst A/A arm or positive control; None without one."""
+        rows = self.analysis.of_kind(kind)
+        return min(rows, key=lambda row: CHECK_STATES.index(row.check_state or "unchecked"), default=None)
+
     def _check_word(self, kind: RowKind) -> str:
         """Return the word of the worst A/A arm or positive control; "missing" without one."""
-        rows = self.analysis.of_kind(kind)
-        if not rows:
-            return "missing"
-        worst = min(rows, key=lambda row: CHECK_STATES.index(row.check_state or "unchecked"))
-        return palette.check_word(kind, worst.check_state)
+        worst = self._worst_check(kind)
+        return palette.check_word(kind, worst.check_state) if worst else "missing"
 
     def noise(self) -> Block:
         """Show the detectable difference and, per treatment, the scatter over all trials and within blocks."""

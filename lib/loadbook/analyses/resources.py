@@ -129,6 +129,7 @@ METRIC_GROUPS = {
     "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
     "processes": ("process_cpu", "process_rss"),
 }  # fmt: skip
+RESOURCE_METRICS = {"cpu": ["cpu_busy"], "network": ["net_rx", "net_tx"], "memory": ["memory_used"]}
 # names of problems that concern a source of host metrics (docs/import.md)
 SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
@@ -180,6 +181,27 @@ class ResourcesPage(Page):
     def resource_usage(self) -> pd.DataFrame:
         """The use of each resource by treatment and host, as a table."""
         return saturation.saturation_of_run(self.run_data)
+
+    def data(self) -> pd.DataFrame:
+        """Return the use of each resource: one row per treatment, host and resource; used shares are from 0 to 1.
+
+        Columns are those of `stats.saturation.saturation`. `source` is the monitor that counts; `metrics` and `parts`
+        are what it tells of the resource, for CPUs of those that the processes may use. `cpus` is the number of CPUs
+        that the study gives to the processes, NaN if it gives them all. `peak` and `capacity` are in B, or B/s.
+        """
+        traces = saturation.finest_source_only(self.run_data.traces)
+        allowances, rows = saturation.cpu_allowances(self.run_data), []
+        for used in self.resource_usage.to_dict("records"):
+            allowance = allowances.get((used["treatment"], used["host"]), saturation.CpuAllowance())
+            own = traces[(traces["host"] == used["host"]) & traces["metric"].isin(RESOURCE_METRICS[used["resource"]])]
+            parts, cpus = set(own["item"]), np.nan
+            if used["resource"] == "cpu":
+                allowed = allowance.cpus or self.hosts[used["host"]].cpus
+                parts = parts & {f"cpu{n}" for n in allowed} if allowed else parts - {"all"}
+                cpus = allowance.quota or (len(allowance.cpus) if allowance.cpus else np.nan)
+            told = {"source": next(iter(own["source"].mode()), ""), "metrics": RESOURCE_METRICS[used["resource"]]}
+            rows.append(used | told | {"parts": sorted(parts) or ["all"], "cpus": cpus})
+        return pd.DataFrame(rows, columns=[*saturation.COLUMNS, "source", "metrics", "parts", "cpus"])
 
     def answer(self) -> Block:
         """Show the saturated resources and whether the driver was saturated, one line per resource."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from loadbook.analyses.compare_runs import page
-from loadbook.analyses.compare_runs.compute import EffectPair
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import DataError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS, find_metric, get_metric
@@ -383,7 +382,7 @@ class EffectChanges(Displayable):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The numbers, not rounded, as a pandas DataFrame; effects and bounds are ratios minus 1."""
-        return pd.DataFrame([_change_numbers(row) for row in self.page.result.rows])
+        return self.page.data()
 
     def __len__(self) -> int:
         return len(self.page.result.rows)
@@ -393,19 +392,3 @@ class EffectChanges(Displayable):
         blocks = [self.page.answer(), self.page.conditions(), self.page.verdicts()]
         blocks += [note_block(f"{self.selection_note}: it explores.")] if self.selection_note else []
         return Block(*blocks, data=blocks[0].data)
-
-
-def _change_numbers(row: EffectPair) -> dict[str, Any]:
-    change = row.change
-    low, high = change.ci95 if change else (None, None)
-    return {
-        "treatment": row.row.treatment, "kind": row.row.kind, "word": row.kind,
-        "older": _effect(row.older), "newer": _effect(row.newer),
-        "moved": change.effect if change else None, "low": low, "high": high,
-        "p": change.p if change else None, "p_adjusted": change.p_adjusted if change else None,
-        "blocks_needed": row.blocks_needed, "reason": row.reason,
-    }  # fmt: skip
-
-
-def _effect(side: AnalysisRow | None) -> float | None:
-    return side.verdict.comparison.effect if side and side.verdict else None

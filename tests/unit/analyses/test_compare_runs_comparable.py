@@ -122,7 +122,7 @@ def test_runs_with_changed_common_setup_are_compared_with_a_doubt(make: Maker) -
     older, newer = make.run("a"), make.run("b", busier)
     assert compute.changed_treatments(older, newer) == {}
     reported = list(compute.comparison_caveats(older, newer, condition_changes(older, newer)))
-    assert [title for title, _ in reported] == ["Other load or set-up", "Two runs tell that, not why"]
+    assert [title for title, _ in reported] == ["Other load or set-up", "A difference between two runs has no cause"]
     assert "workload.connections" in reported[0][1]
 
 

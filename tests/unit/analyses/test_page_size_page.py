@@ -163,6 +163,6 @@ def test_page_refuses_a_study_that_it_cannot_answer(tmp_path: Path) -> None:
 def test_notebook_calls_only_methods_of_its_page() -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
-    assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-1] == "provenance"
+    assert called[:4] == ["scope", "answer", "trust", "curves"] and called[-2:] == ["provenance", "data"]
     assert all(callable(getattr(PageSizePage, name)) for name in called)
     assert set(inspect.signature(loadbook.page_size_page).parameters) == set(parse_literals(cells[0]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from loadbook.analyses.certified_rates.compute import JudgedRate, judged_rates_of
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.core.metrics import OBJECTIVE_TIME
 from loadbook.core.units import NBSP, join_words, pluralize
 from loadbook.modes.capacity.mode import certified_objective_of
 from loadbook.modes.capacity.spec import CapacityObjective
@@ -14,6 +16,9 @@ from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import Column, HtmlOnly, Picture, Table
 from loadbook.report.page import load_run_data
 from loadbook.stats.text import added_blocks_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STATE_TEXTS = {
     "certified": "certified",
@@ -50,6 +55,23 @@ class CertifiedRatesPage(EffectsPage):
         """The share of starts, and the confidence: "at least 90 % of starts (95 % confidence)"."""
         share = 100 * (self.objective.certified_share or 0.0)
         return f"at least {share:g}{NBSP}% of starts ({100 * self.level:g}{NBSP}% confidence)"
+
+    def data(self) -> pd.DataFrame:
+        """Return the share of starts that met the objective, and its one-sided bounds; one row per treatment."""
+        import pandas as pd
+
+        common = {
+            "share_needed": self.objective.certified_share, "limit_s": self.objective.within_s,
+            "confidence": self.level, "metric": OBJECTIVE_TIME,
+            "blocks": self.run_data.plan.blocks - self.run_data.plan.added,
+        }  # fmt: skip
+        return pd.DataFrame([
+            {"treatment": name, "rate_per_s": one.rate_per_s, "starts": one.starts.made, "met": one.starts.met,
+             "share": one.starts.met / one.starts.made if one.starts.made else None,
+             "low": one.share_low, "high": one.starts.share_high(self.level), "state": one.state,
+             "is_certified": one.is_certified, "independent": one.starts.independent, "pending": one.pending} | common
+            for name, one in self.rates.items()
+        ])  # fmt: skip
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer: the rates that are certified, of how many starts, for which objective and arrivals."""

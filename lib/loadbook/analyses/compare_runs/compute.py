@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from scipy.special import stdtr, stdtrit
 
 from loadbook.core import units
 from loadbook.core.errors import UsageError
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, format_percent_range, join_words, shorten_list
 from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
@@ -25,7 +26,10 @@ from loadbook.stats.sequential import smallest_block_count, t_quantile
 from loadbook.stats.text import ABSENT, MAX_DECIMALS, comparison_texts, confidence_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.run_record import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
-from loadbook.store.tables import RunData, compared_execution
+from loadbook.store.tables import ALL, MEASURES_OF_KIND, RunData, compared_execution
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_NAMES = 3
 
@@ -125,10 +129,10 @@ def comparison_caveats(
         names = ", ".join(shorten_list([change.name for change in load_changes], MAX_NAMES))
         yield "Other load or set-up", f"{names}: an effect may be another one there"
     yield (
-        "Two runs tell that, not why",
+        "A difference between two runs has no cause",
         (
-            "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever "
-            "changed between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
+            "an interval contains how blocks scatter within each run, not how effects scatter between runs. This "
+            "comparison shows that effects differ, not why. A third run under the old conditions would show more"
         ),
     )
 
@@ -340,6 +344,39 @@ def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
     )
     needed = min((n for n in (detect, exclude) if n is not None), default=None)
     return None if needed is None else max(needed, min(change.blocks) + 1)
+
+
+def change_frame(comparison: RunComparison) -> pd.DataFrame:
+    """Return the numbers of a comparison of two runs, not rounded: one row per treatment, in the page's order.
+
+    Effects, `moved` and all bounds (of the intervals of `confidence`) are ratios minus 1. `low` and `high` are those of
+    `moved`. `method` is the test that gave the effects; "older / newer" if it differs between the runs.
+    """
+    import pandas as pd
+
+    newer = comparison.newer
+    measures = MEASURES_OF_KIND.get(get_metric(newer.metric).kind, ALL)
+    common = {"metric": newer.metric, "statistic": newer.statistic, "measures": measures}
+    return pd.DataFrame([_change_numbers(pair, comparison.level) | common for pair in comparison.rows])
+
+
+def _change_numbers(pair: EffectPair, level: float) -> dict[str, Any]:
+    change, row = pair.change, pair.row
+    low, high = change.ci95 if change else (None, None)
+    older, newer = (side.verdict.comparison if side and side.verdict else None for side in pair.sides)
+    against = next((side.baseline for side in (newer, older) if side), None)
+    methods = dict.fromkeys(side.method or ABSENT for side in (older, newer) if side) if change else ()
+    return {
+        "treatment": row.treatment, "kind": row.kind, "word": pair.kind, "against": against,
+        "older": older.effect if older else None, "newer": newer.effect if newer else None,
+        "moved": change.effect if change else None, "low": low, "high": high,
+        "p": change.p if change else None, "p_adjusted": change.p_adjusted if change else None,
+        "blocks_needed": pair.blocks_needed, "reason": pair.reason,
+        "confidence": level, "method": " / ".join(methods) or None,
+    } | {
+        f"{which}_{end}": side.ci95[k] if side and side.ci95 else None
+        for which, side in (("older", older), ("newer", newer)) for k, end in enumerate(("low", "high"))
+    }  # fmt: skip
 
 
 class EffectChangeTexts(NamedTuple):

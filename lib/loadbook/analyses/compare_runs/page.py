@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import RunComparison, compare_analyses
@@ -34,6 +35,9 @@ from loadbook.store.paths import Layout, project_layout
 from loadbook.store.run_record import ConditionChange, condition_changes
 from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
@@ -116,6 +120,15 @@ class ComparePage:
         """The change of each effect from the older to the newer run."""
         older, newer = (self._analyse_run(data) for data in (self.older, self.newer))
         return compare_analyses(older, newer, self.changed_treatments, self.level)
+
+    @property
+    def tables(self) -> Path:
+        """Folder that holds one folder of tables (parquet) for each run, with the run's id as its name."""
+        return self.newer.paths.processed.parent
+
+    def data(self) -> pd.DataFrame:
+        """Return how far each effect moved from `older_run` to `newer_run`, not rounded: one row per treatment."""
+        return compute.change_frame(self.result).assign(older_run=self.older.run, newer_run=self.newer.run)
 
     @cached_property
     def changed_treatments(self) -> dict[str, str]:

@@ -348,6 +348,13 @@ def effect_row(effect: FactorialEffect) -> AnalysisRow:
     return AnalysisRow(name, effect.label, "treatment", None, None, 0, 0, effect.verdict, none)
 
 
+def combinations_by_sign(design: FactorialDesign, baseline: str, names: Sequence[str]) -> dict[int, list[str]]:
+    """Return sign (+1, -1) -> the combinations that enter the effect of a factor or pair with this sign."""
+    effect = sum(1 << design.names.index(name) for name in names)
+    cells = design.cell_by_treatment(baseline)
+    return {sign: [name for name, cell in cells.items() if effect_sign(effect, cell) == sign] for sign in (1, -1)}
+
+
 @dataclass(frozen=True)
 class ErrorEffect:
     """One factor or pair: levels of its factors (high or not) -> number of trials with errors and of all trials.

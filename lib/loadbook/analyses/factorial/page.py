@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.factorial import text as sentences
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
     analyse_factorial,
+    combinations_by_sign,
     count_factorial_errors,
     effect_row,
 )
@@ -37,6 +39,9 @@ from loadbook.stats.results import Analysis
 from loadbook.stats.text import comparison_texts
 from loadbook.study.designs import MAX_FACTORS, alias_sentences, switched_factors
 from loadbook.study.model import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RELEVANT_KINDS = ("better", "worse")
 
@@ -100,6 +105,18 @@ class FactorialPage(EffectsPage):
             hint = f"its notebook is {self.run_data.study.notebooks[0]}: docs/factorial.md"
             raise UsageError(f"study {self.run_data.study.name!r} has no [factorial]", hint)
         return result
+
+    def data(self) -> pd.DataFrame:
+        """Return the effects as a tidy frame, not rounded: one row per factor, then one per pair, in the page's order.
+
+        `plus` and `minus` are the combinations with either sign. A factor's change compares their means in one block;
+        that of a pair, the change of one factor's effect by the other, is twice as large on the log scale. Changes and
+        bounds are ratios minus 1; `pooled` is least squares. `aliases` cannot be separated from the effect.
+        """
+        frame = effect_frame(self.result)
+        baseline = self.run_data.study.baseline
+        signs = [combinations_by_sign(self.result.design, baseline, e.names) for e in self.result.effects]
+        return frame.assign(**{k: [" ".join(s[n]) for s in signs] for k, n in (("plus", 1), ("minus", -1))})
 
     @property
     def answer_analysis(self) -> Analysis:
@@ -180,6 +197,17 @@ EFFECTS_NOTE = (
     "({adjusted}). Pooled: least squares and analysis of variance (type 2) with one scatter for all; its p is plain. "
     "A pair’s change is that of the first factor’s effect when the second is switched."
 )
+
+
+def effect_frame(result: FactorialAnalysis) -> pd.DataFrame:
+    """Return the numbers of `effect_table`, not rounded, with those of the tests; one row per effect."""
+    analysis = replace(result.analysis, rows=tuple(map(effect_row, result.effects)))
+    frame = verdicts.verdict_frame(analysis).drop(columns=["against", "level", "trials", "valid_trials"])
+    pooled = [(e.pooled.estimate, *e.pooled.interval, e.pooled.p) if e.pooled else (None,) * 4 for e in result.effects]
+    frame[["pooled", "pooled_low", "pooled_high", "pooled_p"]] = pooled
+    frame["kind"] = ["factor" if len(e.names) == 1 else "pair" for e in result.effects]
+    frame["aliases"] = [", ".join(e.aliases) for e in result.effects]
+    return frame.rename(columns={"treatment": "effect"})
 
 
 def effect_table(result: FactorialAnalysis) -> Table:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.history import compute
-from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
+from loadbook.analyses.history.compute import ALARM_RATE, EffectSeries, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, format_percent_range, join_words, pluralize, utc_text
@@ -16,6 +17,10 @@ from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import project_layout
 from loadbook.store.run_record import ConditionChange
+from loadbook.store.tables import ALL, MEASURES_OF_KIND
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTEBOOK = "history"
 
@@ -37,6 +42,29 @@ class HistoryPage:
             if changes:
                 marks[run.run] = changes
         return marks
+
+    @property
+    def tables(self) -> Path:
+        """Folder with a folder of tables (parquet) for each run, from which every number of the page is calculated."""
+        return self.runs.tables
+
+    def data(self) -> pd.DataFrame:
+        """Return every effect of every run as a tidy frame: one row per treatment and run, newest run first.
+
+        `change`, `low` and `high` are the run's effect with its interval, all effects ratios minus 1. `level` is the
+        mean effect of the consecutive runs `level_runs`, with its 95 % interval; NaN for a run that does not count.
+        """
+        import pandas as pd
+
+        info = get_metric(self.history.metric)
+        common = {"metric": info.name, "statistic": info.default_statistic,
+                  "measures": MEASURES_OF_KIND.get(info.kind, ALL)}  # fmt: skip
+        rows = [
+            _effect_numbers(series, index) | common
+            for series in self.history.series
+            for index in reversed(range(len(series.points)))
+        ]
+        return pd.DataFrame(rows)
 
     def _describe_changes(self, changes: list[ConditionChange]) -> tuple[str, ...]:
         labels = {series.treatment: series.label for series in self.history.series}
@@ -161,6 +189,22 @@ class HistoryPage:
             "alarms": [series.treatment for series in self.history.alarms],
             "sentences": [compute.headline(self.history)],
         }
+
+
+def _effect_numbers(series: EffectSeries, index: int) -> dict[str, Any]:
+    """Return the effect of one run, and the level to which the run belongs."""
+    point, effect = series.points[index], series.points[index].effect
+    level = next((segment for segment in series.segments if index in segment.indices), None)
+    low, high = effect.interval or (None, None)
+    level_low, level_high = level.interval if level else (None, None)
+    return {
+        "treatment": series.treatment, "kind": series.kind, "run": point.run, "started": point.started,
+        "verdict": effect.verdict, "against": effect.question.get("what it is compared with"),
+        "change": effect.effect, "low": low, "high": high, "confidence": effect.level, "blocks": effect.blocks,
+        "counts": point.is_included, "reason": point.excluded_reason, "level": level.effect if level else None,
+        "level_low": level_low, "level_high": level_high,
+        "level_runs": tuple(series.points[k].run for k in level.indices) if level else (),
+    }  # fmt: skip
 
 
 REMARKS_HEADER = "Why not; what is otherwise than in the run before on these hosts"

@@ -128,6 +128,7 @@ class HistoryRuns:
 
     `changes_by_run`: run -> recorded conditions that differ from the previous run on the same hosts. `hosts`: aliases
     of each set of hosts, at the index that is its number. `records`: run -> record, for the runs that could be read.
+    `tables`: folder that has a folder of parquet tables for each run.
     """
 
     history: StudyHistory
@@ -135,6 +136,7 @@ class HistoryRuns:
     changes_by_run: dict[str, list[ConditionChange]]
     hosts: list[str]
     records: dict[str, RunConditions] = field(default_factory=dict)
+    tables: Path = field(default_factory=Path)
 
     def marked_changes(self, run: str) -> list[ConditionChange]:
         """Return the changed conditions of a run that the figure marks.
@@ -189,8 +191,9 @@ def read_history(
     margin = newest.margin if newest and newest.metric == chosen else get_metric(chosen).margin
     better = direction(chosen)
     history = StudyHistory(study, chosen, better, margin, tuple(runs), effect_series(runs, better, margin, rate), rate)
-    changes = _changes_by_run(runs, records)
-    return HistoryRuns(history, newest.question if newest else study, changes, list(host_sets.values()), records)
+    changes, tables = _changes_by_run(runs, records), layout.run(study, names[0]).processed.parent
+    question = newest.question if newest else study
+    return HistoryRuns(history, question, changes, list(host_sets.values()), records, tables)
 
 
 def _start_time_s(record: RunConditions | None, run: str) -> float:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
+from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
@@ -23,11 +23,12 @@ from loadbook.report import palette, verdicts
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Picture, Table, TextOnly, VerdictCell
 from loadbook.report.page import load_run_data
+from loadbook.stats.comparability import usable_mask
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts
-from loadbook.store.tables import RunData
+from loadbook.store.tables import ALL, MEASURES_OF_KIND, RunData
 
 JMETER_NOTE = (
     "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
@@ -117,6 +118,28 @@ class PageSizePage(EffectsPage):
             support=words.supporting_text(self.result), errors=tuple(self._error_lines(only="more")), counts=(),
         )  # fmt: skip
 
+    def data(self) -> pd.DataFrame:
+        """Return the numbers of the curves, not rounded: one row per series and size, with the knee of its curve.
+
+        Columns: median `rate_per_s`, `bottleneck` (C: balancer CPU, N: network, W: web CPU, D: driver), and for the
+        series `network_from_b`. `knee_b` has the interval `low` to `high`; it lies within the sizes if `visible` is
+        "both". Its numbers are NaN if the series has no curve.
+        """
+        info, result = get_metric(self.metric), self.result
+        usable = result.values[usable_mask(result.values)].groupby("treatment")["value"]
+        medians, counts, rows = usable.median(), usable.count(), []
+        for series in result.series:
+            curve = _curve_numbers(result.fits[series.name])
+            for size, arm in series.arms.items():
+                rows.append({
+                    "series": series.name, "page_bytes": size, "treatment": arm, "trials": counts.get(arm, 0),
+                    "rate_per_s": medians.get(arm, math.nan), "bottleneck": result.bottlenecks.get(arm),
+                    "network_from_b": result.network_limited_from(series), **curve, "confidence": result.level,
+                    "metric": self.metric, "statistic": info.default_statistic,
+                    "measures": MEASURES_OF_KIND.get(info.kind, ALL),
+                })  # fmt: skip
+        return pd.DataFrame(rows)
+
     def curves(self) -> Block:
         """Show the curves over page size, a sentence per curve, and the tables of costs and of sizes."""
         from loadbook.analyses.page_size.figure import PageSizeFigure
@@ -175,6 +198,16 @@ class PageSizePage(EffectsPage):
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the headline, errors, and a line per curve."""
         return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
+
+
+def _curve_numbers(fit: TwoRegimeCurve | str) -> dict[str, float | str | None]:
+    """Return the knee with its interval, the costs and the ceiling of a curve; NaN if there is none."""
+    names = ("knee_b", "low", "high", "per_request_s", "per_byte_s", "ceiling_bytes_per_s", "visible")
+    if isinstance(fit, str):
+        return dict.fromkeys(names, math.nan) | {"visible": None}
+    costs = (fit.per_request_s.value, fit.per_byte_s.value, fit.ceiling_bytes_per_s.value)
+    numbers = (fit.knee_b.value, *fit.knee_b.interval, *costs, fit.visible_regime)
+    return dict(zip(names, numbers, strict=True))
 
 
 def cost_table(result: PageSizeResult) -> Table:
