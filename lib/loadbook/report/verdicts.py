@@ -312,9 +312,8 @@ def verdict_frame(analysis: Analysis) -> pd.DataFrame:
     """Return the numbers of an analysis, not rounded: one row per treatment; change and bounds are ratios minus 1.
 
     `low` and `high` are the ends of the interval of `confidence`; those with `_both` decide equivalence or no loss by
-    one bound each. `method` is the test: "blocked-rank", "paired-t" (less than 8 blocks), "signed-rank" (arms that scatter differently)
-    or "always-valid-t". `measures` names the
-    trials that tell the metric, "all" if it is told by every trial.
+    one bound each. `method` is the test: "blocked-rank", "paired-t" of less than 8 blocks, "signed-rank" of arms that
+    scatter differently, or "always-valid-t". `measures` names the trials that tell the metric, or is "all".
     """
     import pandas as pd
 
