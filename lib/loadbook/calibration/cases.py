@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from loadbook.core.errors import ToolError
@@ -92,9 +92,10 @@ def study_text(tools: Sequence[str], load_model: str, blocks: int) -> str | None
     arms = [(tool, case) for tool in tools for case in usable_cases(tool) if case.load_model == load_model]
     if not arms:
         return None
-    behaviours = "\n".join(
-        f"[roles.server.variants.{name}]\n{_vars_line(settings)}" for name, (settings, _) in BEHAVIOURS.items()
-    )
+    behaviours = ""
+    for name, (settings, _) in BEHAVIOURS.items():
+        values = ", ".join(f"{variable} = {value}" for variable, value in settings.items())
+        behaviours += f"[roles.server.variants.{name}]\nvars = {{ {values} }}\n\n"
     rate = "" if load_model == "closed" else f"\nrate_per_s = {arms[0][1].rate_per_s:g}"
     treatments = "\n".join(_treatment(tool, case) for tool, case in arms)
     return f"""# Made by loadbook calibrate: every load generator against a server that records what it answered.
@@ -117,8 +118,7 @@ service = "go-app"
 nofile = 4096
 [roles.server.vars]
 record = "on"
-{behaviours}
-[workload]
+{behaviours}[workload]
 tool = "{arms[0][0]}"
 model = "{load_model}"
 role = "driver"
@@ -138,10 +138,6 @@ max_error_share = 1.0
 driver_cpu = 1.0
 
 {treatments}"""
-
-
-def _vars_line(settings: Mapping[str, int]) -> str:
-    return f"vars = {{ {', '.join(f'{name} = {value}' for name, value in settings.items())} }}\n"
 
 
 def _treatment(tool: str, case: Case) -> str:

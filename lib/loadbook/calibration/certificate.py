@@ -116,11 +116,13 @@ def make_certificate(runs: Sequence[RunData]) -> Certificate:
             readings += trial_readings(read_trial(folder), values.get(row["trial"], {}), _server_record(folder))
     if not readings:
         raise DataError("no trial of the calibration has numbers", "loadbook report, page run quality, has the reasons")
-    alias, machine = _driver(runs[0])
+    first = runs[0]
+    hosts = first.run_record.hosts if first.run_record else {}
+    driver = next(alias for alias, host in hosts.items() if first.study.workload.role in host.roles)
     return Certificate(
         runs={data.study.name: data.run for data in runs},
-        machine=machine,
-        driver=alias,
+        machine=str(first.facts.get(f"{driver}-before", {}).get("machine", {}).get("value", "not known")),
+        driver=driver,
         tools=dict(sorted(tools.items())),
         readings=readings,
         trusts=list(judge(readings)),
@@ -201,14 +203,6 @@ def _server_record(folder: Path) -> ServerRecord:
     if len(logs) != 1:
         raise DataError(f"{folder}: {len(logs)} logs of the server instead of one")
     return read_record(logs[0])
-
-
-def _driver(data: RunData) -> tuple[str, str]:
-    """Return alias and machine of the driver of a run."""
-    role = data.study.workload.role
-    hosts = data.run_record.hosts if data.run_record else {}
-    alias = next(alias for alias, host in hosts.items() if role in host.roles)
-    return alias, str(data.facts.get(f"{alias}-before", {}).get("machine", {}).get("value", "not known"))
 
 
 def write_certificate(certificate: Certificate, path: Path) -> None:

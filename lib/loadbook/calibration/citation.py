@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadbook.calibration.certificate import Certificate, Trust, read_certificates
+from loadbook.calibration.certificate import Trust, read_certificates
 from loadbook.calibration.tables import value_text
 from loadbook.core.errors import DataError
 from loadbook.core.units import join_words
@@ -32,34 +32,25 @@ def calibration_text(data: RunData) -> str | None:
         own = [one for one in certificates if one.tools.get(tool) == version]
         trusts = own[-1].of_tool(tool, data.study.workload.model) if own else []
         if trusts:
-            sentences.append(f"{tool} {version}, calibrated on this driver {_date(own[-1])}: {_trusts_text(trusts)}")
+            run = min(own[-1].runs.values())  # the id of a run begins with its day
+            date = f"{run[:4]}-{run[4:6]}-{run[6:8]}"
+            trusted, others = trust_lists(trusts)
+            verdict = f"trusted: {join_words(trusted) or 'nothing'}"
+            verdict += f"; not trusted: {join_words(others)}" if others else ""
+            sentences.append(f"{tool} {version}, calibrated on this driver {date}: {verdict}")
     return "; ".join(sentences) or None
-
-
-def _date(certificate: Certificate) -> str:
-    """Return the day of a certificate's first run, whose id begins with it."""
-    run = min(certificate.runs.values())
-    return f"{run[:4]}-{run[4:6]}-{run[6:8]}"
-
-
-def _trusts_text(trusts: list[Trust]) -> str:
-    trusted, others = trust_lists(trusts)
-    not_trusted = [f"not trusted: {join_words(others)}"] if others else []
-    return "; ".join([f"trusted: {join_words(trusted) or 'nothing'}", *not_trusted])
 
 
 def trust_lists(trusts: Sequence[Trust]) -> tuple[list[str], list[str]]:
     """Return the names of the numbers that may be trusted, and of those that may not with their worst case."""
-    trusted = [_name(trust) for trust in trusts if trust.trusted]
-    return trusted, [f"{_name(trust)} ({_contrast(trust)})" for trust in trusts if not trust.trusted]
-
-
-def _contrast(trust: Trust) -> str:
-    if trust.missing:
-        return f"not told in case {join_words(trust.missing)}"
-    said, true = (value_text(trust.metric, value) for value in (trust.said, trust.true))
-    return f"{said} for {true}, case {trust.case}"
-
-
-def _name(trust: Trust) -> str:
-    return NUMBER_NAMES.get(trust.metric, f"{trust.statistic} of {METRIC_NAMES.get(trust.metric, trust.metric)}")
+    trusted, others = [], []
+    for trust in trusts:
+        name = NUMBER_NAMES.get(trust.metric, f"{trust.statistic} of {METRIC_NAMES.get(trust.metric, trust.metric)}")
+        if trust.trusted:
+            trusted.append(name)
+        elif trust.missing:
+            others.append(f"{name} (not told in case {join_words(trust.missing)})")
+        else:
+            said, true = (value_text(trust.metric, value) for value in (trust.said, trust.true))
+            others.append(f"{name} ({said} for {true}, case {trust.case})")
+    return trusted, others

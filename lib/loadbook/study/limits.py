@@ -7,7 +7,7 @@ find differences that do not exist (docs/comparisons.md).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -187,17 +187,16 @@ MetricName = Annotated[
 EffectLimit = Annotated[float, Field(gt=-1, lt=1000)]
 
 
-def _reject_other_words(value: Any) -> Any:
-    for word in value if isinstance(value, (list, tuple)) else ():
+def _reject_other_words(value: object) -> object:
+    words = one_or_more(value)
+    for word in words if isinstance(words, (list, tuple)) else ():
         if isinstance(word, str) and word in WORD_HINTS:
             raise ValueError(f'"{word}" {WORD_HINTS[word]}')
-    return value
+    return words
 
 
 OneOrMoreNames = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
-FailureVerdicts = Annotated[
-    tuple[FailureVerdict, ...], BeforeValidator(lambda value: _reject_other_words(one_or_more(value)))
-]
+FailureVerdicts = Annotated[tuple[FailureVerdict, ...], BeforeValidator(_reject_other_words)]
 
 
 class CiLimits(StrictModel):

@@ -41,7 +41,7 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 def setting_problems(study: Study) -> list[SpecProblem]:
     """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
     checks = (
-        *(_role_problems, _metric_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems),
+        *(_role_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems),
         *(mode.problems for mode in all_modes()),
     )
     by_path: dict[str, SpecProblem] = {}
@@ -60,11 +60,7 @@ def _role_problems(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(where, f"no role {short_repr(other)}")
             elif name in _reachable_roles(study, other):
                 yield SpecProblem(where, f"requests would go round: {other} stands in front of {name}, too")
-
-
-def _metric_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that the baseline has the role whose CPU time is the metric."""
-    _, _, role = study.metric.partition(".")
+    _, _, role = study.metric.partition(".")  # the role whose CPU time is the metric
     if role in study.roles and study.setting(study.baseline, role).service is None:
         message = f"the baseline has no service of role {role}: nothing could be compared with it"
         yield SpecProblem("metric", f"{message}; {CPU_PER_RESPONSE} is that of all roles")
