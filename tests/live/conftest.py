@@ -20,7 +20,7 @@ from shared_builds import Running, runner, share_built
 if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab
     from loadbook.hosts.remote import RemoteHost
-    from misbehaving_tools import Rig
+    from misbehaving_tools import MisbehavingLab
 
 
 @pytest.fixture(scope="session")
@@ -73,13 +73,13 @@ def lab_of_fakes(tmp_path_factory):
 
 
 @pytest.fixture
-def rig(lab_of_fakes, tmp_path) -> Iterator[Rig]:
+def misbehaving_lab(lab_of_fakes, tmp_path) -> Iterator[MisbehavingLab]:
     """A project on that lab; its fakes go with the test."""
-    from misbehaving_tools import Rig
+    from misbehaving_tools import MisbehavingLab
     from recorded_run import with_studies
 
     lab, bin_ = lab_of_fakes
-    yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+    yield MisbehavingLab(lab, bin_, with_studies(tmp_path / "home"))
     for file in bin_.iterdir():
         file.unlink()
 

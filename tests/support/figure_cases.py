@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 
 from figure_legibility import must_be_legible
 from loadbook.report.figures import base, figure_class
-from mock_analysis import CASES, Mock, judged, mock
+from mock_analysis import CASES, Mock, assessed, mock
 
 HOST_METRICS = ("host_metrics", "trial_overlay", "cores")
 FIGURES = ("effects", "order", "paired_blocks", "errors", "latency", "validity", "claims", *HOST_METRICS)
@@ -38,7 +38,7 @@ def data_of(figure: str, m: Mock) -> tuple[Any, ...]:
         "trial_overlay": (m.traces, m.trials, m.hosts),
         "cores": (m.traces, m.trials, m.hosts, m.labels, "www"),
         "validity": (m.trials, m.problems, m.titles, m.labels),
-        "claims": (judged(m), m.analysis),
+        "claims": (assessed(m), m.analysis),
     }[figure]
 
 

@@ -206,7 +206,7 @@ class Ran:
 
 
 @dataclass
-class Rig:
+class MisbehavingLab:
     """A lab, the folder that is first on its hosts' PATH, and a project."""
 
     lab: Lab

@@ -165,7 +165,7 @@ def mock(case: str = "plain") -> Mock:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of a simulated run, by which claims are judged."""
+    """The tables of a simulated run, by which claims are assessed."""
 
     study: Study
     trials: pd.DataFrame
@@ -176,7 +176,7 @@ class Tables:
     run_record: RunRecord | None = None
 
 
-def judged(m: Mock, study: Study | None = None) -> list[ClaimResult]:
+def assessed(m: Mock, study: Study | None = None) -> list[ClaimResult]:
     """Return the results of the study's claims, judged by the simulated trials."""
     name, statistic = m.analysis.metric, m.analysis.statistic
     parts = [m.values.assign(metric=name, statistic=statistic), m.errors.assign(metric="errors", statistic="count")]

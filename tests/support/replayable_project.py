@@ -12,7 +12,7 @@ from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 BLOCKS = 30
 
 
-def playable(root: Path) -> tuple[Layout, str]:
+def replayable_project(root: Path) -> tuple[Layout, str]:
     """Make the project; return it and the path of its hosts file relative to the project."""
     layout = with_studies(root)
     shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)

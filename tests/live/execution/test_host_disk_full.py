@@ -13,22 +13,22 @@ from loadbook.execution.host_state import HOST_MIN_BYTES
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loopback_labs import own_lab
-from misbehaving_tools import Ran, Rig, home_for_fakes
+from misbehaving_tools import MisbehavingLab, Ran, home_for_fakes
 from recorded_run import with_studies
 
 pytestmark = pytest.mark.fault(30)
 
 
 @pytest.fixture
-def rig(tmp_path) -> Iterator[Rig]:
+def misbehaving_lab(tmp_path) -> Iterator[MisbehavingLab]:
     with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
-        yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+        yield MisbehavingLab(lab, bin_, with_studies(tmp_path / "home"))
 
 
 @pytest.fixture
-def small(rig) -> Iterator[Rig]:
-    with disk_of_its_own(rig):
-        yield rig
+def small(misbehaving_lab) -> Iterator[MisbehavingLab]:
+    with disk_of_its_own(misbehaving_lab):
+        yield misbehaving_lab
 
 
 @pytest.mark.root
@@ -81,9 +81,9 @@ def test_host_disk_that_becomes_full_in_an_interleaved_block_fails_only_that_blo
     record_property("seen", str(first).replace(str(small.lab.folder), "..."))
 
 
-def test_host_output_beyond_quota_fails_the_trial_and_is_kept(rig, record_property):
-    rig.fake("wrk", 'ulimit -f 8; "$real" "$@"; exec head -c 100000 /dev/zero')
-    ran = rig.run(WRK)
+def test_host_output_beyond_quota_fails_the_trial_and_is_kept(misbehaving_lab, record_property):
+    misbehaving_lab.fake("wrk", 'ulimit -f 8; "$real" "$@"; exec head -c 100000 /dev/zero')
+    ran = misbehaving_lab.run(WRK)
     ((status, reason),) = ran.ends
     assert status == "tool_failed"
     assert "SIGXFSZ" in reason

@@ -141,17 +141,17 @@ def test_server_that_dies_in_mid_slice_ends_only_its_own_arm(lab, layout):
     assert jobs_left(lab) == []
 
 
-def test_generator_that_hangs_ends_only_its_own_arm(rig):
+def test_generator_that_hangs_ends_only_its_own_arm(misbehaving_lab):
     """The first arm's measurement goes on for ever; its warm-up has another folder."""
-    rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
-    (rig.layout.studies / "small.toml").write_text(SMALL)
-    run = run_study(rig.layout, RunRequest("small", rig.lab.hosts_file))
-    states = trial_states(read_ledger(rig.layout.run("small", run).ledger))
+    misbehaving_lab.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
+    (misbehaving_lab.layout.studies / "small.toml").write_text(SMALL)
+    run = run_study(misbehaving_lab.layout, RunRequest("small", misbehaving_lab.lab.hosts_file))
+    states = trial_states(read_ledger(misbehaving_lab.layout.run("small", run).ledger))
     assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
     assert "wrk did not end within 5 s" in next(
         state.reason for state in states.values() if state.status == "tool_failed"
     )
-    assert jobs_left(rig.lab) == []
+    assert jobs_left(misbehaving_lab.lab) == []
 
 
 def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):

@@ -15,7 +15,7 @@ SAMPLED = WRK + "[monitors]\ninterval_s = 0.1\n"
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("jump_s", [30.0, -3600.0])
 def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
-    rig, monkeypatch, jump_s, record_property
+    misbehaving_lab, monkeypatch, jump_s, record_property
 ):
     real, jumped, before = time.time, [0.0], LoadJobs.wait
 
@@ -25,7 +25,7 @@ def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
 
     monkeypatch.setattr(time, "time", lambda: real() + jumped[0])
     monkeypatch.setattr(LoadJobs, "wait", wait)
-    ran = rig.run(WRK)
+    ran = misbehaving_lab.run(WRK)
     ((status, reason),) = ran.ends
     assert (status, reason) == ("partial", f"the controller's clock jumped by {jump_s:.1f} s during the trial")
     (record,) = ran.records
@@ -43,11 +43,11 @@ exec /bin/date "$@"
 
 
 @pytest.mark.fault(32)
-def test_host_clock_offset_is_measured_and_metrics_are_shifted(rig, record_property):
-    (rig.bin / "skew").write_text("3600")
-    rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
-    rig.fake("perl", "exit 1", probe="never")  # the shell's sampler asks the fake clock
-    ran = rig.run(SAMPLED)
+def test_host_clock_offset_is_measured_and_metrics_are_shifted(misbehaving_lab, record_property):
+    (misbehaving_lab.bin / "skew").write_text("3600")
+    misbehaving_lab.fake("date", SKEWED.format(bin=misbehaving_lab.bin), probe="never")
+    misbehaving_lab.fake("perl", "exit 1", probe="never")  # the shell's sampler asks the fake clock
+    ran = misbehaving_lab.run(SAMPLED)
     (record,) = ran.records
     assert [status for status, _ in ran.ends] == ["ok"]
     offset_s = record.clocks["driver"].offset_before_s

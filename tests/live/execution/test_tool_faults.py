@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.units import format_percent
-from misbehaving_tools import HEADER, Rig
+from misbehaving_tools import HEADER, MisbehavingLab
 from waiting import wait_until
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -24,9 +24,9 @@ HTTPERF = 'tool = "httperf"\nmodel = "open"\n'
 @pytest.mark.fault(22)
 @pytest.mark.parametrize("tool", [WRK, AB], ids=["wrk", "ab"])
 @pytest.mark.parametrize("service", ["nginx", "rude"])
-def test_trial_with_only_errors_is_invalid_despite_exit_code_0(rig, tool, service, record_property):
+def test_trial_with_only_errors_is_invalid_despite_exit_code_0(misbehaving_lab, tool, service, record_property):
     role = 'config = "own.conf"' if service == "nginx" else ""
-    ran = rig.run(tool + HEADER, service=service, role=role)
+    ran = misbehaving_lab.run(tool + HEADER, service=service, role=role)
     (record,) = ran.records
     assert record.drivers[0].rc == 0
     assert record.response_after.status == 200
@@ -52,8 +52,8 @@ def test_trial_with_only_errors_is_invalid_despite_exit_code_0(rig, tool, servic
     ],
     ids=["slow", "truncated", "reset", "reset-ab", "longer-ab"],
 )
-def test_trial_with_slow_truncated_or_reset_responses_is_invalid(rig, mood, load, gate, words):
-    ran = rig.run(load + HEADER, role=f'vars = {{ mood = "{mood}" }}')
+def test_trial_with_slow_truncated_or_reset_responses_is_invalid(misbehaving_lab, mood, load, gate, words):
+    ran = misbehaving_lab.run(load + HEADER, role=f'vars = {{ mood = "{mood}" }}')
     ((status, reason),) = ran.ends
     assert status == "invalid"
     assert words in reason
@@ -62,9 +62,9 @@ def test_trial_with_slow_truncated_or_reset_responses_is_invalid(rig, mood, load
 
 
 @pytest.mark.fault(23)
-def test_httperf_trial_with_refused_connections_is_invalid(rig, record_property):
+def test_httperf_trial_with_refused_connections_is_invalid(misbehaving_lab, record_property):
     load = f"{HTTPERF}rate_per_s = 50\n{HEADER}"
-    ran = rig.run(load, role='vars = { mood = "gone" }')
+    ran = misbehaving_lab.run(load, role='vars = { mood = "gone" }')
     (record,) = ran.records
     printed = (ran.folders[0] / "stdout-driver").read_text()
     # the kernel resets a connection that waits in the queue of a listener which is closed
@@ -87,13 +87,13 @@ def test_httperf_trial_with_refused_connections_is_invalid(rig, record_property)
     ],
     ids=["ab", "httperf"],
 )
-def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, load, record_property):
+def test_trial_without_free_ports_is_invalid_with_the_remedy(misbehaving_lab, tool, case, load, record_property):
     """What the real tools printed in a namespace of few ports (see the root test) is printed again."""
     printed = {name: FIXTURES / tool / f"{case}.{name}" for name in ("stdout", "stderr", "rc")}
     code = printed["rc"].read_text().strip() if printed["rc"].exists() else "0"
     displayed = f"cat {printed['stdout']}; [ ! -e {printed['stderr']} ] || cat {printed['stderr']} >&2; exit {code}"
-    rig.fake(tool, displayed, probe="-V")
-    ran = rig.run(load)
+    misbehaving_lab.fake(tool, displayed, probe="-V")
+    ran = misbehaving_lab.run(load)
     ((status, reason),) = ran.ends
     assert status == "invalid", reason
     assert "net.ipv4.ip_local_port_range" in reason
@@ -102,8 +102,8 @@ def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, lo
 
 
 @pytest.mark.fault(25)
-def test_trial_below_its_offered_rate_is_invalid(rig, record_property):
-    ran = rig.run(f"{HTTPERF}rate_per_s = 60000\n", service="nginx")
+def test_trial_below_its_offered_rate_is_invalid(misbehaving_lab, record_property):
+    ran = misbehaving_lab.run(f"{HTTPERF}rate_per_s = 60000\n", service="nginx")
     ((status, reason),) = ran.ends
     assert status == "invalid"
     assert "failed on the driver itself" in reason
@@ -112,13 +112,13 @@ def test_trial_below_its_offered_rate_is_invalid(rig, record_property):
     record_property("seen", ran.printed("offered_shortfall").split(":")[0])
 
 
-def strike(rig: Rig, sign: int) -> threading.Thread:
+def strike(misbehaving_lab: MisbehavingLab, sign: int) -> threading.Thread:
     """Send a signal to the first load generator that appears, by its process id."""
 
     def wait_and_strike() -> None:
-        wait_until(lambda: rig.processes("wrk"))
+        wait_until(lambda: misbehaving_lab.processes("wrk"))
         time.sleep(0.2)
-        for pid in rig.processes("wrk"):
+        for pid in misbehaving_lab.processes("wrk"):
             os.kill(pid, sign)
 
     thread = threading.Thread(target=wait_and_strike)
@@ -130,9 +130,9 @@ def strike(rig: Rig, sign: int) -> threading.Thread:
 @pytest.mark.parametrize(
     ("sign", "name"), [(signal.SIGKILL, "SIGKILL, as the kernel does"), (signal.SIGSEGV, "SIGSEGV")]
 )
-def test_tool_killed_by_a_signal_is_tool_failed(rig, sign, name):
-    killer = strike(rig, sign)
-    ran = rig.run(WRK)
+def test_tool_killed_by_a_signal_is_tool_failed(misbehaving_lab, sign, name):
+    killer = strike(misbehaving_lab, sign)
+    ran = misbehaving_lab.run(WRK)
     killer.join()
     ((status, reason),) = ran.ends
     assert status == "tool_failed"

@@ -1,4 +1,4 @@
-"""Hosts' own monitors, asked over real SSH: a munin node and a node_exporter as they answer, and rude ones."""
+"""Monitors of hosts over real SSH: a munin node and a node_exporter that answer, and ones that answer wrongly."""
 
 from __future__ import annotations
 

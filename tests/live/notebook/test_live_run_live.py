@@ -6,12 +6,12 @@ import loadbook as lb
 from loadbook.core.errors import UsageError
 from loadbook.notebook import live_run
 from recorded_run import STUDY
-from replayable_project import playable
+from replayable_project import replayable_project
 
 
 @pytest.fixture
 def project(tmp_path):
-    return playable(tmp_path / "home")
+    return replayable_project(tmp_path / "home")
 
 
 def test_jupyter_server_that_does_not_answer_does_not_end_the_cell():

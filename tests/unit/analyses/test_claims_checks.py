@@ -22,13 +22,13 @@ ARMS = {
 RATIO = {"value": 25_000.0, "against_value": 20_000.0}
 
 
-def judged(arms, *claims, **options):
+def assessed(arms, *claims, **options):
     study = study_of(arms, *claims)
     return check_claims(study, run_of(study, arms, **options))
 
 
 def outcomes(arms, *claims, **options):
-    return [one.finding.outcome for one in judged(arms, *claims, **options)]
+    return [one.finding.outcome for one in assessed(arms, *claims, **options)]
 
 
 VALUES = [
@@ -54,7 +54,7 @@ VALUES = [
 @pytest.fixture(scope="module")
 def values():
     claims = [claim(kind, one, other) for kind, one, other, _ in VALUES]
-    return judged(ARMS, *claims, seed=1)
+    return assessed(ARMS, *claims, seed=1)
 
 
 @pytest.mark.parametrize(("number", "expected"), list(enumerate(VALUES)), ids=lambda v: str(v))
@@ -70,7 +70,7 @@ def test_claim_size_is_judged_only_if_its_direction_holds():
         claim("better", "fast", "base", value=1.03, against_value=1.0, offered_per_s=1.04),
         claim("better", "fast", "base", value=0.94, against_value=1.0),
     ]
-    found = [one.finding for one in judged(ARMS, *claims, only=("base", "fast", "slow"))]
+    found = [one.finding for one in assessed(ARMS, *claims, only=("base", "fast", "slow"))]
     assert [f.size_met for f in found] == [True, False, None, True, False]
     assert [f.outcome for f in found] == ["holds", "holds", "contradicted", "holds", "holds"]
     assert found[0].evidence.endswith("The article’s +6.0\u00a0% lies inside that interval.")
@@ -80,14 +80,14 @@ def test_claim_size_is_judged_only_if_its_direction_holds():
 
 def test_claim_smaller_than_the_margin_is_not_contradicted_by_equivalence():
     tiny = claim("better", "even", "base", value=1.005, against_value=1.0)
-    (one,) = judged(ARMS, tiny, only=("base", "even"))
+    (one,) = assessed(ARMS, tiny, only=("base", "even"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith("The article’s +0.5\u00a0% is not larger.")
 
 
 def test_claim_of_equivalence_is_undecided_if_the_interval_crosses_the_margin():
     arms = {"base": {}, "near": {"effect": 0.022, "sd": 0.012}}
-    (one,) = judged(arms, claim("equivalent", "near", "base"), seed=4)
+    (one,) = assessed(arms, claim("equivalent", "near", "base"), seed=4)
     assert one.finding.verdict.kind == "better"
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith(
@@ -98,7 +98,7 @@ def test_claim_of_equivalence_is_undecided_if_the_interval_crosses_the_margin():
 def test_claim_margin_overrides_the_study_margin():
     wide = claim("equivalent", "slow", "base", margin=0.1)
     no_loss = claim("no-loss", "slow", "base", margin=0.1)
-    both = judged(ARMS, wide, no_loss, only=("base", "slow"))
+    both = assessed(ARMS, wide, no_loss, only=("base", "slow"))
     assert [one.finding.outcome for one in both] == ["holds", "holds"]
     assert "10\u00a0%" in both[0].finding.evidence
     assert "10\u00a0%" in both[0].check
@@ -112,7 +112,7 @@ def test_claim_to_be_best_holds_only_if_every_rival_is_beaten():
         claim("best", "noisy", "slow", among=["base"]),
         claim("best", "base", "slow", among=["fast"]),
     ]
-    found = judged(ARMS, *claims)
+    found = assessed(ARMS, *claims)
     assert [one.finding.outcome for one in found] == [
         "holds",
         "contradicted",
@@ -131,7 +131,7 @@ def test_claim_to_be_best_lists_its_rivals():
         claim("best", "noisy", "base", among=["base"]),
         claim("best", "noisy", "slow", among=["even", "bit", "base"]),
     ]
-    found = [one.finding.evidence.replace("\u00a0", " ") for one in judged(ARMS, *claims)]
+    found = [one.finding.evidence.replace("\u00a0", " ") for one in assessed(ARMS, *claims)]
     never = "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
     assert found == [
         "fast is ahead of the other one (largest p < 0.001); its lead is likely a little overstated.",
@@ -142,7 +142,7 @@ def test_claim_to_be_best_lists_its_rivals():
 
 def test_claim_to_be_best_is_undecided_if_rivals_were_not_run():
     best = claim("best", "fast", "base", among=["even", "slow"])
-    (one,) = judged(ARMS, best, only=("base", "fast", "even"))
+    (one,) = assessed(ARMS, best, only=("base", "fast", "even"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.startswith(
         "fast is ahead of each of the other 2 (largest p <\u00a00.001); its lead is likely a little overstated."
@@ -177,7 +177,7 @@ def test_claim_about_several_pairs_of_treatments_uses_a_geometric_mean():
     arms = {"a1": {}, "a2": {"effect": 0.5}, "b1": {"effect": 0.04}, "b2": {"effect": 0.44}}
     joint = claim("equivalent", "b1", "a1", further=[["b2", "a2"]])
     single = claim("equivalent", "b1", "a1")
-    found = judged(arms, joint, single, seed=2)
+    found = assessed(arms, joint, single, seed=2)
     assert [one.finding.outcome for one in found] == ["holds", "contradicted"]
     assert found[0].finding.verdict.comparison.effect == pytest.approx(-0.01, abs=0.01)
     assert found[0].check.endswith("(geometric mean of 2 ratios)")
@@ -201,7 +201,7 @@ def test_claim_about_latency_uses_its_metric_and_direction():
         claim("worse", "tuned", "base", metric="latency", statistic="p99"),
         claim("better", "tuned", "base", metric="latency", statistic="p50"),
     ]
-    found = judged(arms, *claims)
+    found = assessed(arms, *claims)
     assert [one.finding.outcome for one in found] == ["holds", "contradicted", "unchecked"]
     assert found[0].finding.evidence.startswith("tuned has a shorter latency by ")
     assert found[2].finding.evidence == "No trial has a value of latency p50: wrk did not print it."
@@ -223,7 +223,7 @@ def test_claim_about_errors_compares_trials_with_errors():
         claim("fewer-errors", "base", "seldom"),
     ]
     expected = ["holds", "holds", "contradicted", "contradicted", "contradicted", "unchecked", "undecided", "undecided"]
-    found = judged(ERRORS, *claims, seed=8)
+    found = assessed(ERRORS, *claims, seed=8)
     assert [one.finding.outcome for one in found] == expected, [one.finding.evidence for one in found]
 
 
@@ -233,7 +233,7 @@ def test_claim_of_no_errors_needs_enough_trials():
     assert outcomes(ERRORS, more, only=("base", "never"), blocks=9) == ["contradicted"]
     assert outcomes(ERRORS, more, only=("base", "never"), blocks=4) == ["undecided"]
     strict = claim("more-errors", "never", "base", margin=0.1)
-    (one,) = judged(ERRORS, strict, only=("base", "never"))
+    (one,) = assessed(ERRORS, strict, only=("base", "never"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith("At these shares about 17 more blocks would decide.")
 
@@ -241,7 +241,7 @@ def test_claim_of_no_errors_needs_enough_trials():
 @pytest.mark.parametrize("blocks", [6, 12])
 def test_claim_that_errors_are_removed_cannot_be_checked_without_errors(blocks):
     """More blocks without errors would not make a removal visible, so none are forecast."""
-    (one,) = judged(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
+    (one,) = assessed(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
     assert one.finding.outcome == "unchecked"
     share = {6: 39, 12: 22}[blocks]
     nothing = f"There was nothing to remove: at most {share}\u00a0% of baseline’s trials have errors."
@@ -263,7 +263,7 @@ def test_claim_about_errors_in_every_trial_compares_errors_per_request():
 def test_claim_about_error_interaction_forecasts_the_blocks_that_decide_it():
     arms = {name: arm | {"failing": 0.0} for name, arm in TWO_BY_TWO.items()}
     few, many = (
-        judged(arms, claim("interaction", "both", "accept", **PAIR), blocks=blocks)[0].finding for blocks in (6, 9)
+        assessed(arms, claim("interaction", "both", "accept", **PAIR), blocks=blocks)[0].finding for blocks in (6, 9)
     )
     assert (few.outcome, many.outcome) == ("undecided", "contradicted")
     assert few.evidence.endswith("At these shares about 3 more blocks would decide.")
@@ -286,20 +286,20 @@ PAIR = {"factors": ["accept", "epoll"]}
 )
 def test_claim_that_a_remedy_removes_errors_needs_errors_with_the_cause_alone(failing, outcome):
     arms = {name: arm | {"failing": failing.get(name, 0.0)} for name, arm in TWO_BY_TWO.items()}
-    (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR), seed=2)
+    (one,) = assessed(arms, claim("interaction", "both", "accept", **PAIR), seed=2)
     assert one.finding.outcome == outcome, one.finding.evidence
 
 
 def test_claim_about_interaction_averages_other_factors():
     more = {f"{n}-c": a | {"set": a.get("set", {}) | {"c": "on"}} for n, a in TWO_BY_TWO.items()}
     arms = {n: a | {"failing": float("accept" in n)} for n, a in (TWO_BY_TWO | more).items()}
-    (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR))
+    (one,) = assessed(arms, claim("interaction", "both", "accept", **PAIR))
     assert one.finding.outcome == "holds"
     assert one.finding.evidence == (
         "Trials with errors: accept with epoll: 0 of 24; accept alone: 24 of 24; epoll alone: 0 of 24; "
         "neither accept nor epoll: 0 of 24 (interaction by block, p <\u00a00.001)."
     )
-    (part,) = judged(arms, claim("interaction", "both", "accept", **PAIR), only=("both", "accept"))
+    (part,) = assessed(arms, claim("interaction", "both", "accept", **PAIR), only=("both", "accept"))
     assert part.finding.outcome == "not-run"
     assert part.finding.evidence == "Not run: epoll alone; neither accept nor epoll."
 
@@ -335,7 +335,7 @@ def test_claim_about_slope_names_the_dominant_cost():
         slope(-0.3, 0.3, 65_536, 524_288),
         slope(-0.9, -0.7, 65_536, 524_288),
     ]
-    found = judged(sized(), *claims, seed=5)
+    found = assessed(sized(), *claims, seed=5)
     assert [one.finding.outcome for one in found] == ["holds", "contradicted", "contradicted", "holds"]
     assert "the cost per request rules" in found[0].finding.evidence
     assert found[0].finding.short_evidence.startswith("slope −0.0")
@@ -344,19 +344,19 @@ def test_claim_about_slope_names_the_dominant_cost():
 
 def test_claim_about_slope_needs_numeric_levels_and_enough_blocks():
     flat = slope(-0.1, 0.1, 128, 8192)
-    assert judged(sized(), flat, blocks=4)[0].finding.evidence == "Only 4 complete blocks, 5 are needed."
+    assert assessed(sized(), flat, blocks=4)[0].finding.evidence == "Only 4 complete blocks, 5 are needed."
     arms = {"a": {"set": {"page_bytes": "small"}}, "b": {"set": {"page_bytes": 2048}}}
     words = claim("slope", "b", "a", factors=["page_bytes"], slope=[-1, 0])
-    (one,) = judged(arms, words)
+    (one,) = assessed(arms, words)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence == "page_bytes is not a positive number for a (small)."
     arms = {"a": {"set": {"page_bytes": 2048}}, "b": {"set": {"page_bytes": 2048, "x": 1}}, "c": {"set": {"x": 0}}}
-    (equal,) = judged(arms, words)
+    (equal,) = assessed(arms, words)
     assert equal.finding.evidence == "A slope needs at least two values of page_bytes."
 
 
 def test_claim_about_slope_is_not_checked_if_offered_rates_were_fully_served() -> None:
-    (one,) = judged(sized(), slope(-0.1, 0.1, 128, 8192), offered=20_000.0)
+    (one,) = assessed(sized(), slope(-0.1, 0.1, 128, 8192), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence.startswith("All of the offered load was served by s8192; s128; s2048: ")
 
@@ -384,14 +384,14 @@ def test_claim_about_treatments_not_run_names_the_command_that_runs_them():
     (nothing,) = check_claims(study)
     assert nothing.finding.evidence == "The study has no run. To run: loadbook run s --subset two."
     assert nothing.article.could_show == "not known"
-    (bare,) = judged(ARMS, better, only=("base", "even"))
+    (bare,) = assessed(ARMS, better, only=("base", "even"))
     assert bare.finding.evidence == "Not run: fast. To run: loadbook run s."
     (few,) = check_claims(study_of(ARMS, better, subsets={"default": ["base", "even"]}))  # type: ignore[arg-type]
     assert few.finding.evidence == "The study has no run. To run: loadbook run s --subset all."
 
 
 def test_claim_is_not_checked_if_the_offered_rates_were_fully_served():
-    (one,) = judged(ARMS, claim("no-loss", "fast", "base"), only=("base", "fast"), offered=20_000.0)
+    (one,) = assessed(ARMS, claim("no-loss", "fast", "base"), only=("base", "fast"), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert "offered load" in one.finding.evidence
 
@@ -401,7 +401,7 @@ def test_claims_are_not_checked_with_few_blocks_or_failed_aa_arm():
     assert outcomes(ARMS, better, only=("base", "fast"), blocks=4) == ["unchecked"]
     arms = ARMS | {"again": {"check": "aa", "same_as": "base", "effect": 0.05}}
     claims = [better, claim("worse", "slow", "fast"), claim("best", "fast", "base", among=["slow"])]
-    for one in judged(arms, *claims, only=("base", "fast", "slow", "again")):
+    for one in assessed(arms, *claims, only=("base", "fast", "slow", "again")):
         assert one.finding.outcome == "unchecked"
         assert one.finding.evidence.startswith("No verdict: the A/A arm differs from the baseline.")
 

@@ -21,7 +21,7 @@ def data(tmp_path_factory) -> RunData:
     return load_run(ingested_run(tmp_path_factory.mktemp("claims")), STUDY)
 
 
-def judged(data, **changes):
+def assessed(data, **changes):
     arm = "baseline-auto"
     claim = Claim(**{"claim": "c", "kind": "resource", "treatment": arm, "against": arm, "role": "web"} | changes)
     study = data.study.model_copy(update={"published": Published(source="s", claims=(claim,))})
@@ -42,14 +42,14 @@ def judged(data, **changes):
     ],
 )
 def test_resource_claim_is_decided_by_measured_use(data, changes, outcome):
-    found = judged(data, **changes)
+    found = assessed(data, **changes)
     assert found.finding.outcome == outcome, found.finding.evidence
     assert found.check.startswith("holds if the ") and found.finding.evidence
     assert bool(found.finding.short_evidence) == (outcome != "unchecked")
 
 
 def test_resource_claim_sentence_states_the_amount(data):
-    printed = judged(data, resource="memory", used=(0.0, 2.0 * GIB))
+    printed = assessed(data, resource="memory", used=(0.0, 2.0 * GIB))
     assert (
         "the web used at most 5" in printed.finding.evidence
         and "MiB of its memory, 8 trials." in printed.finding.evidence
@@ -60,11 +60,11 @@ def test_resource_claim_sentence_states_the_amount(data):
 
 def test_resource_claim_without_host_metrics_is_not_checked(data):
     assert (
-        judged(replace(data, traces=data.traces.iloc[:0]), resource="cpu", used=(0.9, 1.0)).finding.outcome
+        assessed(replace(data, traces=data.traces.iloc[:0]), resource="cpu", used=(0.9, 1.0)).finding.outcome
         == "unchecked"
     )
     bare = run_of(data.study, {"baseline-auto": {}, "auto-nopush": {}})
-    assert judged(bare, resource="cpu", used=(0.9, 1.0)).finding.outcome == "unchecked"
+    assert assessed(bare, resource="cpu", used=(0.9, 1.0)).finding.outcome == "unchecked"
 
 
 @pytest.mark.parametrize("changes", [{}, {"resource": "cpu"}, {"resource": "cpu", "used": (1.0, 0.5)}])

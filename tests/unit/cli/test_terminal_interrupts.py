@@ -29,14 +29,14 @@ class InterruptedOnce(io.RawIOBase):
 
 
 @pytest.fixture
-def hearing():
+def interrupt_handler():
     """Hear Ctrl-C: a shell starts what it puts into the background (these tests, perhaps) deaf to it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_interrupt_while_stderr_is_written_is_handled(monkeypatch, capfd, hearing):
+def test_interrupt_while_stderr_is_written_is_handled(monkeypatch, capfd, interrupt_handler):
     terminal = io.TextIOWrapper(io.BufferedWriter(InterruptedOnce()), write_through=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     with pytest.raises(KeyboardInterrupt), handle_interrupts(Path("hosts.toml"), "loadbook run aa"):

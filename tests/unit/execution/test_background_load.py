@@ -18,7 +18,7 @@ from loadbook.execution.studies import load_study
 from loadbook.hosts.host import CommandResult
 from loadbook.study.plan import make_plan
 from recorded_run import STUDY, with_studies
-from replayable_project import playable
+from replayable_project import replayable_project
 
 IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 0\nload 0.10\n"
 
@@ -88,7 +88,7 @@ def test_another_run_on_the_machine_is_named_once_before_the_run(monkeypatch):
 
 
 def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp_path, monkeypatch):
-    layout, hosts = playable(tmp_path / "home")
+    layout, hosts = replayable_project(tmp_path / "home")
     monkeypatch.setattr(session, "background_load", lambda testbed: iter([("web", "others use 0.8 of its 1 CPUs")]))
     events, questions = [], []
 

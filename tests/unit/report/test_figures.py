@@ -33,7 +33,7 @@ from loadbook.report.figures.validity import ValidityFigure
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import RecordedHost
-from mock_analysis import CASES, Mock, judged, mock
+from mock_analysis import CASES, Mock, assessed, mock
 
 
 def host_metrics(m: Mock, **changes) -> HostMetricsFigure:
@@ -320,11 +320,11 @@ def test_latency_figure_caption_says_what_is_undecided_or_not_compared(kinds, wo
     values, own = next(iter(m.panels.values()))
     first, second = own.of_kind("treatment")[:2]
 
-    def judged(row, kind):
+    def assessed(row, kind):
         reason = "1 of 5 blocks" if kind == "invalid" else None
         return replace(row, verdict=replace(row.verdict, kind=kind, reason=reason))
 
-    rows = (own.rows[0], judged(first, kinds[0]), judged(second, kinds[1]))
+    rows = (own.rows[0], assessed(first, kinds[0]), assessed(second, kinds[1]))
     panels = {"p99": (values, replace(own, rows=rows, margin=0.05))}
     assert LatencyFigure(m.analysis, panels).caption.endswith(words)
 
@@ -528,14 +528,14 @@ def test_validity_figure_explains_a_trial_excluded_without_a_rule():
 
 def test_claims_figure_draws_no_interval_for_the_article():
     m = mock("all_invalid")
-    drawn = ClaimsFigure(judged(m), m.analysis).draw()
+    drawn = ClaimsFigure(assessed(m), m.analysis).draw()
     assert _panel_marks(drawn.axes[0]).count("D") == len(m.study.published.claims)
     assert "· not yet run here" in words(drawn)
 
 
 def test_claims_figure_states_direction_before_size():
     m = mock("plain")
-    printed = ClaimsFigure(judged(m), m.analysis).caption
+    printed = ClaimsFigure(assessed(m), m.analysis).caption
     assert printed == (
         "Of 4 claims: 2 hold here (in direction, not in size); 1 does not hold here; 1 not yet run here. "
         "The article’s own numbers, one run each, could have shown 1 of them."
@@ -546,7 +546,7 @@ def test_claims_figure_draws_the_comparison_that_the_claim_names():
     m = mock("plain")
     claim = m.study.published.claims[0].model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"})
     study = m.study.model_copy(update={"published": m.study.published.model_copy(update={"claims": (claim,)})})
-    (one,) = judged(m, study)
+    (one,) = assessed(m, study)
     assert one.finding.verdict.comparison.baseline == "tcp_nopush-on"
     assert one.finding.outcome == "contradicted"
     (line,) = ClaimsFigure([one], m.analysis).lines
@@ -559,7 +559,7 @@ def test_claims_figure_leaves_out_claims_without_numbers():
     m = mock("plain")
     errors = m.study.published.claims[0].model_copy(update={"kind": "more-errors"})
     published = m.study.published.model_copy(update={"claims": (errors,)})
-    figure = ClaimsFigure(judged(m, m.study.model_copy(update={"published": published})), m.analysis)
+    figure = ClaimsFigure(assessed(m, m.study.model_copy(update={"published": published})), m.analysis)
     assert _panel_marks(figure.draw().axes[0]).count("D") == 0
     assert "stand in words" in figure.help
 

@@ -72,10 +72,10 @@ def test_terminal_prints_the_headline_before_what_cannot_be_told(tmp_path):
 
 def test_gate_says_the_first_sentences_of_the_page_if_a_harness_check_gives_doubt(doubtful):
     page, _, _ = doubtful
-    judged = ci.evaluate_ci(page.run_data, CiPolicy(undecided="pass"))
-    assert (judged.result.outcome, judged.result.exit_code) == ("invalid", 4)
+    assessed = ci.evaluate_ci(page.run_data, CiPolicy(undecided="pass"))
+    assert (assessed.result.outcome, assessed.result.exit_code) == ("invalid", 4)
     answer = page.answer_summary()
-    assert judged.sentence.startswith(f"Build gate: n{answer.headline[1:]} {answer.support}")
+    assert assessed.sentence.startswith(f"Build gate: n{answer.headline[1:]} {answer.support}")
 
 
 def test_verdicts_stay_in_the_table_unless_the_aa_arm_limits_or_withdraws_them(doubtful):

@@ -173,10 +173,10 @@ def check_invariance(cells, factor: float, shuffled) -> None:
     """Compare the verdicts with those of the same table in another unit, with blocks renamed and rows shuffled."""
     blocks = sorted({block for _, block in cells})
     renamed = dict(zip(blocks, shuffled.sample([f"b{k}" for k in blocks], len(blocks)), strict=True))
-    one = judged([(name, block, number(text)) for (name, block), text in cells.items()])
+    one = assessed([(name, block, number(text)) for (name, block), text in cells.items()])
     rows = [(name, renamed[block], factor * number(text)) for (name, block), text in cells.items()]
     shuffled.shuffle(rows)
-    other = judged(rows)
+    other = assessed(rows)
     assert one.keys() == other.keys()
     for printed, numbers in one.items():
         assert other[printed] == pytest.approx(numbers, abs=1e-9)
@@ -186,7 +186,7 @@ def number(text: str) -> float:
     return math.nan if text in ("", "null") else float(text)
 
 
-def judged(rows) -> dict:
+def assessed(rows) -> dict:
     """Return verdict and method of every treatment, and its numbers."""
     values = pd.DataFrame(rows, columns=["treatment", "block", "value"])
     names = sorted(set(values["treatment"]) - {"base"})

@@ -24,21 +24,21 @@ def usual():
 
 
 @pytest.fixture
-def judged(usual):
+def assessed(usual):
     """Judge the usual run by a gate with these keys."""
 
-    def judged(**gate) -> CiResult:
+    def assessed(**gate) -> CiResult:
         return assess_run(CiPolicy.model_validate({"undecided": "pass"} | gate), usual[1], usual[0])
 
-    return judged
+    return assessed
 
 
 def case(found: CiResult, name: str):
     return next(c for c in found.cases if name in (c.treatment, c.name))
 
 
-def test_ci_fails_by_default_on_slower(judged) -> None:
-    found = judged()
+def test_ci_fails_by_default_on_slower(assessed) -> None:
+    found = assessed()
     assert {c.treatment: c.outcome for c in found.cases if c.kind == "comparison"} == {
         "fast": "passed", "slow": "failed", "even": "passed", "noisy": "passed",
     }  # fmt: skip
@@ -48,8 +48,8 @@ def test_ci_fails_by_default_on_slower(judged) -> None:
 
 
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
-def test_ci_passes_or_fails_undecided_comparisons_as_declared(judged, choice: str, code: int) -> None:
-    found = judged(undecided=choice, only=["noisy", "even"])
+def test_ci_passes_or_fails_undecided_comparisons_as_declared(assessed, choice: str, code: int) -> None:
+    found = assessed(undecided=choice, only=["noisy", "even"])
     assert (found.exit_code, case(found, "noisy").undecided) == (code, True)
     assert "neither a difference nor its absence is shown" in case(found, "noisy").because
     words = "undecided, which the study lets pass: noisy." if code == 0 else "Undecided: neither"
@@ -70,15 +70,15 @@ def test_ci_passes_or_fails_undecided_comparisons_as_declared(judged, choice: st
         ({"fail_on": ["faster"], "min_effect": 0.05}, "failed"),
     ],
 )
-def test_ci_limit_is_decided_by_the_interval(judged, limits: dict, outcome: str) -> None:
-    one = case(judged(only=["fast"], undecided="fail", **limits), "fast")
+def test_ci_limit_is_decided_by_the_interval(assessed, limits: dict, outcome: str) -> None:
+    one = case(assessed(only=["fast"], undecided="fail", **limits), "fast")
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
 
 
-def test_ci_limit_on_losses_replaces_the_default_failure_of_slower_treatments(judged) -> None:
-    assert judged(only=["slow"], min_effect=-0.10).outcome == "passed"
-    assert judged(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
-    assert judged(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
+def test_ci_limit_on_losses_replaces_the_default_failure_of_slower_treatments(assessed) -> None:
+    assert assessed(only=["slow"], min_effect=-0.10).outcome == "passed"
+    assert assessed(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
+    assert assessed(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
     assert unacceptable_verdicts(CiLimits(max_effect=0.1), "latency") == ("more-errors",)
     assert unacceptable_verdicts(CiLimits(min_effect=-0.1), "latency") == ("slower", "more-errors")
 
@@ -94,9 +94,9 @@ def test_ci_limit_is_missed_only_by_the_interval_adjusted_for_the_family(usual) 
     assert assess_run(gate, replace(analysis, rows=rows), run).outcome == "passed"
 
 
-def test_ci_limit_at_the_very_end_of_the_interval_is_met(usual, judged) -> None:
+def test_ci_limit_at_the_very_end_of_the_interval_is_met(usual, assessed) -> None:
     low, high = usual[1].row("fast").verdict.comparison.ci90
-    found = judged(only=["fast"], undecided="fail", min_effect=low, max_effect=high)
+    found = assessed(only=["fast"], undecided="fail", min_effect=low, max_effect=high)
     assert case(found, "fast").outcome == "passed"
 
 
@@ -188,8 +188,8 @@ def test_ci_can_pass_with_harness_checks_only_but_not_without_any_comparison() -
     assert (found.exit_code, found.sentence) == (4, "Build gate: no verdict. Nothing was compared.")
 
 
-def test_ci_does_not_pass_a_treatment_that_did_not_run(judged) -> None:
-    found = judged(only=["gone"])
+def test_ci_does_not_pass_a_treatment_that_did_not_run(assessed) -> None:
+    found = assessed(only=["gone"])
     assert found.sentence == "Build gate: no verdict. gone: not compared: it is not in this run."
 
 

@@ -11,22 +11,22 @@ from loadbook.core.errors import LoadbookError, PreflightError
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loopback_labs import own_lab
-from misbehaving_tools import Ran, Rig, home_for_fakes
+from misbehaving_tools import MisbehavingLab, Ran, home_for_fakes
 from recorded_run import with_studies
 
 pytestmark = pytest.mark.fault(30)
 
 
 @pytest.fixture
-def rig(tmp_path) -> Iterator[Rig]:
+def misbehaving_lab(tmp_path) -> Iterator[MisbehavingLab]:
     with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
-        yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+        yield MisbehavingLab(lab, bin_, with_studies(tmp_path / "home"))
 
 
 @pytest.fixture
-def small(rig) -> Iterator[Rig]:
-    with disk_of_its_own(rig):
-        yield rig
+def small(misbehaving_lab) -> Iterator[MisbehavingLab]:
+    with disk_of_its_own(misbehaving_lab):
+        yield misbehaving_lab
 
 
 @pytest.mark.root

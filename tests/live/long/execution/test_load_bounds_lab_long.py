@@ -16,7 +16,7 @@ import pytest
 from loadbook.hosts import sshd
 from loadbook.tools.base import MAX_REPORT_BYTES
 from loopback_labs import own_lab
-from misbehaving_tools import Ran, Rig, home_for_fakes
+from misbehaving_tools import MisbehavingLab, Ran, home_for_fakes
 from peak_memory import MEASURED
 from recorded_run import with_studies
 from waiting import PATIENCE_S, wait_until
@@ -27,23 +27,23 @@ GIB = 1 << 30
 MAX_RSS_BYTES = 500_000_000
 
 
-def peak_bytes(rig: Rig, *words: str) -> int:
+def peak_bytes(misbehaving_lab: MisbehavingLab, *words: str) -> int:
     """Call `loadbook WORDS` in a process of its own and return the most memory that it ever had."""
-    environment = os.environ | {"LOADBOOK_HOME": str(rig.layout.root)}
+    environment = os.environ | {"LOADBOOK_HOME": str(misbehaving_lab.layout.root)}
     done = subprocess.run([sys.executable, "-c", MEASURED, *words], env=environment, capture_output=True, timeout=200)
     return int(done.stdout.split()[-1])
 
 
 @pytest.mark.fault(28, 57)
-def test_gigabyte_of_tool_output_is_truncated_and_fails_the_trial(rig, record_property):
-    block = rig.bin / "block"
+def test_gigabyte_of_tool_output_is_truncated_and_fails_the_trial(misbehaving_lab, record_property):
+    block = misbehaving_lab.bin / "block"
     block.write_bytes(os.urandom(1 << 14).hex().encode() * (1 << 11))
-    rig.fake("wrk", f'"$real" "$@"; for k in $(seq {GIB // block.stat().st_size}); do cat {block}; done')
-    rig.study(WRK + "timeout_s = 60\n")  # so long, a gigabyte may take to be written
-    run = ["run", "rude", "--hosts", str(rig.lab.hosts_file)]
-    peaks = [peak_bytes(rig, *run)]
-    paths = rig.layout.run("rude", rig.layout.resolve_run("rude"))
-    peaks += [peak_bytes(rig, "ingest", "rude"), peak_bytes(rig, "verify", "rude")]
+    misbehaving_lab.fake("wrk", f'"$real" "$@"; for k in $(seq {GIB // block.stat().st_size}); do cat {block}; done')
+    misbehaving_lab.study(WRK + "timeout_s = 60\n")  # so long, a gigabyte may take to be written
+    run = ["run", "rude", "--hosts", str(misbehaving_lab.lab.hosts_file)]
+    peaks = [peak_bytes(misbehaving_lab, *run)]
+    paths = misbehaving_lab.layout.run("rude", misbehaving_lab.layout.resolve_run("rude"))
+    peaks += [peak_bytes(misbehaving_lab, "ingest", "rude"), peak_bytes(misbehaving_lab, "verify", "rude")]
     (folder,) = paths.failed.iterdir()
     ((status, reason),) = Ran(paths).ends
     assert status == "tool_failed"
@@ -64,11 +64,11 @@ exec /bin/date "$@"
 
 
 @pytest.mark.fault(32)
-def test_host_clock_step_during_a_trial_is_flagged(rig, record_property):
-    rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
-    rig.fake("perl", "exit 1", probe="never")  # the shell's sampler asks the fake clock
-    rig.fake("wrk", f'"$real" "$@"; rc=$?; echo 2 >{rig.bin}/skew; exit $rc')
-    ran = rig.run(WRK)
+def test_host_clock_step_during_a_trial_is_flagged(misbehaving_lab, record_property):
+    misbehaving_lab.fake("date", SKEWED.format(bin=misbehaving_lab.bin), probe="never")
+    misbehaving_lab.fake("perl", "exit 1", probe="never")  # the shell's sampler asks the fake clock
+    misbehaving_lab.fake("wrk", f'"$real" "$@"; rc=$?; echo 2 >{misbehaving_lab.bin}/skew; exit $rc')
+    ran = misbehaving_lab.run(WRK)
     assert "clock" in ran.gates("doubt")
     assert "the host's clock moved by 2.0" in ran.printed("clock")
     record_property("seen", ran.printed("clock"))
@@ -89,15 +89,15 @@ def samplers(lab_folder: Path) -> list[int]:
     return found
 
 
-def at_load(rig: Rig, action) -> threading.Thread:
+def at_load(misbehaving_lab: MisbehavingLab, action) -> threading.Thread:
     """Do something to the driver's sampler when the load has begun."""
-    rig.fake("wrk", f'touch {rig.bin}/loading; exec "$real" "$@"')
+    misbehaving_lab.fake("wrk", f'touch {misbehaving_lab.bin}/loading; exec "$real" "$@"')
 
     def wait() -> None:
         # the warm-up is a call of its own
-        wait_until(lambda: (rig.bin / "loading").exists())
+        wait_until(lambda: (misbehaving_lab.bin / "loading").exists())
         time.sleep(0.3)
-        action(samplers(rig.lab.folder))
+        action(samplers(misbehaving_lab.lab.folder))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -105,7 +105,7 @@ def at_load(rig: Rig, action) -> threading.Thread:
 
 
 @pytest.mark.fault(31)
-def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(rig, record_property):
+def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(misbehaving_lab, record_property):
     killed: list[int] = []
 
     def kill(pids: list[int]) -> None:
@@ -113,8 +113,8 @@ def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(rig, recor
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
 
-    thread = at_load(rig, kill)
-    ran = rig.run(SAMPLED)
+    thread = at_load(misbehaving_lab, kill)
+    ran = misbehaving_lab.run(SAMPLED)
     thread.join(60)
     assert len(killed) == 1
     assert [status for status, _ in ran.ends] == ["ok"]
@@ -126,15 +126,15 @@ def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(rig, recor
 
 
 @pytest.mark.fault(31)
-def test_gap_in_sampled_host_metrics_is_not_interpolated(rig):
+def test_gap_in_sampled_host_metrics_is_not_interpolated(misbehaving_lab):
     def stop(pids: list[int]) -> None:
         for sign, pause in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0)):
             for pid in pids:
                 os.kill(pid, sign)
             time.sleep(pause)
 
-    thread = at_load(rig, stop)
-    ran = rig.run(SAMPLED)
+    thread = at_load(misbehaving_lab, stop)
+    ran = misbehaving_lab.run(SAMPLED)
     thread.join(60)
     assert [status for status, _ in ran.ends] == ["ok"]
     assert "monitor_gaps" in ran.gates("doubt")
@@ -152,9 +152,9 @@ def test_tools_run_in_the_c_locale_and_utc(tmp_path, monkeypatch, record_propert
     assert config != sshd.CONFIG_TEMPLATE
     monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", config)
     with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
-        rig = Rig(lab, bin_, with_studies(tmp_path / "home"))
-        rig.fake("wrk", f'env >{bin_}/seen; date >>{bin_}/seen; exec "$real" "$@"')
-        ran = rig.run(SAMPLED)
+        misbehaving_lab = MisbehavingLab(lab, bin_, with_studies(tmp_path / "home"))
+        misbehaving_lab.fake("wrk", f'env >{bin_}/seen; date >>{bin_}/seen; exec "$real" "$@"')
+        ran = misbehaving_lab.run(SAMPLED)
         key, where = lab.folder / "user_key", lab.status()[0]
         login = ["ssh", "-F", "none", "-i", str(key), "-p", str(where.port), "-o", "BatchMode=yes",
                  "-o", f"UserKnownHostsFile={lab.folder}/known_hosts", where.address, "echo $LC_ALL $TZ"]  # fmt: skip

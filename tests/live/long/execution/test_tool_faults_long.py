@@ -15,7 +15,7 @@ from loadbook.execution.session import run_study
 from loadbook.hosts import sshd
 from loadbook.store.trial_record import read_json
 from loopback_labs import own_lab
-from misbehaving_tools import HEADER, Rig
+from misbehaving_tools import HEADER, MisbehavingLab
 from recorded_run import with_studies
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -37,19 +37,19 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
     )
     absent = "rude"
     with own_lab(hosts={"driver": ("driver",), "driver-2": ("driver",), "web": ("web",)}) as lab:
-        rig = Rig(lab, tmp_path, with_studies(tmp_path / "home"))
-        own = rig.layout.studies / "services" / absent / "service.toml"
+        misbehaving_lab = MisbehavingLab(lab, tmp_path, with_studies(tmp_path / "home"))
+        own = misbehaving_lab.layout.studies / "services" / absent / "service.toml"
         own.write_text(own.read_text().replace("python3", "no-such-server"))
-        rig.study(WRK)
+        misbehaving_lab.study(WRK)
         with pytest.raises(PreflightError) as refused:
-            run_study(rig.layout, RunRequest("rude", lab.hosts_file))
+            run_study(misbehaving_lab.layout, RunRequest("rude", lab.hosts_file))
         assert refused.value.problems == [
             "host driver: wrk is not installed (apt-get install wrk)",
             "host driver-2: wrk is not installed (apt-get install wrk)",
             "host web: no-such-server is not installed (apt-get install no-such-server)",
         ]
-        assert rig.layout.runs("rude") == []
-        monkeypatch.setenv("LOADBOOK_HOME", str(rig.layout.root))
+        assert misbehaving_lab.layout.runs("rude") == []
+        monkeypatch.setenv("LOADBOOK_HOME", str(misbehaving_lab.layout.root))
         monkeypatch.setenv("COLUMNS", "300")
         assert exit_code(monkeypatch, "run", "rude", "--hosts", str(lab.hosts_file)) == 3
         capsys.readouterr()
@@ -60,17 +60,17 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
 
 
 @pytest.mark.fault(21)
-def test_unreadable_tool_output_fails_the_trial_and_is_kept(rig, record_property):
-    (rig.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
-    rig.fake("wrk", f"""
-n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
+def test_unreadable_tool_output_fails_the_trial_and_is_kept(misbehaving_lab, record_property):
+    (misbehaving_lab.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
+    misbehaving_lab.fake("wrk", f"""
+n=$(cat {misbehaving_lab.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{misbehaving_lab.bin}/n
 case $n in
 0) head -c 3000 /dev/urandom ;;
 1) "$real" "$@" | head -n 4 ;;
-2) cat {rig.bin}/other ;;
+2) cat {misbehaving_lab.bin}/other ;;
 esac
 exit 0""")  # fmt: skip
-    ran = rig.run(WRK, blocks=4)
+    ran = misbehaving_lab.run(WRK, blocks=4)
     assert [status for status, _ in ran.ends] == [r.status for r in ran.records] == ["tool_failed"] * 4
     reasons = [reason for _, reason in ran.ends]
     assert all(reason.startswith("host driver: wrk: stdout: ") for reason in reasons)
@@ -85,20 +85,20 @@ exit 0""")  # fmt: skip
 
 
 @pytest.mark.fault(21)
-def test_unknown_tool_version_is_reported_and_its_trials_count_if_parsable(rig):
-    rig.fake("wrk", 'exec "$real" "$@"')
-    fake = rig.bin / "wrk"
+def test_unknown_tool_version_is_reported_and_its_trials_count_if_parsable(misbehaving_lab):
+    misbehaving_lab.fake("wrk", 'exec "$real" "$@"')
+    fake = misbehaving_lab.bin / "wrk"
     fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", '{ echo "wrk 5.0.0 [epoll]"; exit 1; }'))
     assert "5.0.0" in fake.read_text()
-    ran = rig.run(WRK)
-    assert "host driver: wrk 5.0.0 is new here: a report in another form will not be counted" in rig.notes
+    ran = misbehaving_lab.run(WRK)
+    assert "host driver: wrk 5.0.0 is new here: a report in another form will not be counted" in misbehaving_lab.notes
     assert read_json(ran.paths.run_json)["tool_versions"] == {"driver": "wrk 5.0.0"}
     assert [(r.status, r.tool_version) for r in ran.records] == [("ok", "5.0.0")]
 
 
 @pytest.mark.fault(22)
-def test_trial_of_a_tool_that_ignores_response_lengths_is_flagged(rig):
-    ran = rig.run(WRK + HEADER, role='vars = { mood = "longer" }')
+def test_trial_of_a_tool_that_ignores_response_lengths_is_flagged(misbehaving_lab):
+    ran = misbehaving_lab.run(WRK + HEADER, role='vars = { mood = "longer" }')
     assert [status for status, _ in ran.ends] == ["ok"]
     assert "bytes_per_response" in ran.gates("doubt")
 
@@ -109,12 +109,12 @@ def test_trial_of_a_tool_that_ignores_response_lengths_is_flagged(rig):
     "load", [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"], ids=["ab", "httperf"]
 )
 def test_trial_of_every_real_tool_without_free_ports_is_invalid(spaces, tmp_path, load, record_property):
-    rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
-    rig.study(load, service="nginx")
-    study = rig.layout.studies / "rude.toml"
+    misbehaving_lab = MisbehavingLab(spaces, tmp_path, with_studies(tmp_path / "home"))
+    misbehaving_lab.study(load, service="nginx")
+    study = misbehaving_lab.layout.studies / "rude.toml"
     few = '[roles.driver]\nsysctls = { "net.ipv4.ip_local_port_range" = "40000 40015" }'
     study.write_text(study.read_text().replace("[roles.driver]", few))
-    ran = rig.again()
+    ran = misbehaving_lab.again()
     ((status, reason),) = ran.ends
     assert status == "invalid", reason
     assert "net.ipv4.ip_local_port_range" in reason
@@ -127,8 +127,8 @@ FULL = "driver_cpu = 0.8\ndriver_cpu_doubt = 0.7\ndriver_own_share = 0.05"
 
 
 @pytest.mark.fault(25)
-def test_trial_with_saturated_driver_is_invalid(rig, record_property):
-    ran = rig.run(AB.replace("10", "50"), service="nginx", gates=FULL)
+def test_trial_with_saturated_driver_is_invalid(misbehaving_lab, record_property):
+    ran = misbehaving_lab.run(AB.replace("10", "50"), service="nginx", gates=FULL)
     assert "driver_saturated" in ran.gates()
     assert [row["valid"] for row in ran.table("trials")] == [False]
     record_property("seen", ran.printed("driver_saturated").split(":")[0])
@@ -143,12 +143,12 @@ while :; do sleep 0.1; done"""
 
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("load_keys", [WRK + "timeout_s = 1\n", H2LOAD], ids=["wrk", "h2load"])
-def test_hanging_tool_is_ended_with_its_children(rig, monkeypatch, record_property, load_keys):
+def test_hanging_tool_is_ended_with_its_children(misbehaving_lab, monkeypatch, record_property, load_keys):
     monkeypatch.setattr(load, "GRACE_S", 0.5)
     monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
     tool = "h2load" if load_keys == H2LOAD else "wrk"
-    rig.fake(tool, HANGING, "--version" if tool == "h2load" else "-v")
-    ran = rig.run(load_keys)
+    misbehaving_lab.fake(tool, HANGING, "--version" if tool == "h2load" else "-v")
+    ran = misbehaving_lab.run(load_keys)
     ((status, reason),) = ran.ends
     assert status == "timeout"
     assert "load: " in reason
@@ -159,15 +159,15 @@ def test_hanging_tool_is_ended_with_its_children(rig, monkeypatch, record_proper
         assert folder.parent.name == "failed"
         assert (folder / "stdout-driver").read_bytes() == b"partial\n"
         assert [d.rc for d in record.drivers] == [137]
-    assert rig.processes(tool, "sh", "sleep", "dash") == []
+    assert misbehaving_lab.processes(tool, "sh", "sleep", "dash") == []
     assert {row["status"] for row in ran.table("trials")} == {"timeout"}
     record_property("seen", f"twice ended after {record.phases_s['load']:.1f} s of 1 s, no process left")
 
 
 @pytest.mark.fault(27)
-def test_tool_out_of_memory_fails_its_trial(rig, record_property):
-    rig.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
-    ran = rig.run(WRK)
+def test_tool_out_of_memory_fails_its_trial(misbehaving_lab, record_property):
+    misbehaving_lab.fake("wrk", 'ulimit -c 0; ulimit -v 30000; exec "$real" "$@"')
+    ran = misbehaving_lab.run(WRK)
     ((status, reason),) = ran.ends
     assert status == "tool_failed"
     assert "wrk was killed by signal 6 (SIGABRT): exit code 134: zmalloc: Out of memory" in reason
@@ -215,15 +215,15 @@ JTL = {
 
 
 @pytest.mark.fault(29)
-def test_damaged_request_log_makes_the_trial_partial(rig, record_property):
+def test_damaged_request_log_makes_the_trial_partial(misbehaving_lab, record_property):
     for k, (data, _) in enumerate(JTL.values()):
-        (rig.bin / f"{k}.jtl").write_bytes(HEAD.encode() + b"\n" + data)
-    rig.fake("jmeter", f"""
+        (misbehaving_lab.bin / f"{k}.jtl").write_bytes(HEAD.encode() + b"\n" + data)
+    misbehaving_lab.fake("jmeter", f"""
 case $1 in -v) echo 'Version 5.6.3'; exit ;; esac
-n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
-cp {rig.bin}/$n.jtl results.jtl
+n=$(cat {misbehaving_lab.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{misbehaving_lab.bin}/n
+cp {misbehaving_lab.bin}/$n.jtl results.jtl
 echo '... end of run'""", probe="--none")  # fmt: skip
-    ran = rig.run('tool = "jmeter"\nconnections = 2\n', blocks=len(JTL))
+    ran = misbehaving_lab.run('tool = "jmeter"\nconnections = 2\n', blocks=len(JTL))
     for name, (status, reason), (_, printed) in zip(JTL, ran.ends, JTL.values(), strict=True):
         assert status == "partial", (name, reason)
         assert re.search(printed, reason), (name, reason)

@@ -13,7 +13,7 @@ from chromium import BINARY, Chrome
 from jupyterlab_session import Notebook, served
 from loadbook.notebook import detached
 from recorded_run import STUDY
-from replayable_project import playable
+from replayable_project import replayable_project
 from waiting import wait_until
 
 pytestmark = [
@@ -25,7 +25,7 @@ LARGEST = 60_000  # bytes of a saved notebook: the style of the pages twice, and
 
 @pytest.fixture
 def project(tmp_path):
-    layout, hosts = playable(tmp_path / "home")
+    layout, hosts = replayable_project(tmp_path / "home")
     cells = ["import loadbook as lb", f"lb.run({STUDY!r}, hosts={hosts!r}, execute=True)"]
     made = new_notebook(cells=[new_code_cell(cell) for cell in cells])
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}

@@ -9,13 +9,13 @@ from nbformat.v4 import new_code_cell, new_notebook
 import loadbook as lb
 from loadbook.notebook import detached
 from recorded_run import STUDY, run_of
-from replayable_project import longer, playable
+from replayable_project import longer, replayable_project
 from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
 def project(tmp_path):
-    return playable(tmp_path / "home")
+    return replayable_project(tmp_path / "home")
 
 
 def book(layout, hosts):

@@ -21,18 +21,18 @@ from waiting import wait_until
 
 if TYPE_CHECKING:
     from loadbook.hosts.lab import Lab
-    from misbehaving_tools import Ran, Rig
+    from misbehaving_tools import MisbehavingLab, Ran
 
 
 WRK = 'tool = "wrk"\nconnections = 10\n'
 FROZEN_S = 1.5
 
 
-def freeze_server(rig: Rig) -> None:
+def freeze_server(misbehaving_lab: MisbehavingLab) -> None:
     """Stop the test's own nginx, by its process ids, a second after the load began."""
-    wait_until(lambda: (rig.bin / "loading").exists())
+    wait_until(lambda: (misbehaving_lab.bin / "loading").exists())
     time.sleep(1.0)
-    pids = rig.processes("nginx")
+    pids = misbehaving_lab.processes("nginx")
     assert pids
     for sign, pause_s in ((signal.SIGSTOP, FROZEN_S), (signal.SIGCONT, 0.0)):
         for pid in pids:
@@ -40,29 +40,31 @@ def freeze_server(rig: Rig) -> None:
         time.sleep(pause_s)
 
 
-def run_one_trial(rig: Rig) -> Ran:
+def run_one_trial(misbehaving_lab: MisbehavingLab) -> Ran:
     # of the calls of wrk (its version, the warm-up, the measurement) only the last lasts 4 s
-    rig.fake("wrk", f'case "$*" in *-d4s*) touch {rig.bin}/loading;; esac; exec "$real" "$@"')
-    rig.study(WRK, service="nginx")
-    file = rig.layout.studies / "rude.toml"
+    misbehaving_lab.fake("wrk", f'case "$*" in *-d4s*) touch {misbehaving_lab.bin}/loading;; esac; exec "$real" "$@"')
+    misbehaving_lab.study(WRK, service="nginx")
+    file = misbehaving_lab.layout.studies / "rude.toml"
     file.write_text(file.read_text().replace("duration_s = 1\n", "duration_s = 4\n"))
-    ran = rig.again()
+    ran = misbehaving_lab.again()
     assert [status for status, _ in ran.ends] == ["ok"]
     return ran
 
 
-def test_server_that_was_stopped_for_a_while_makes_its_trial_invalid(rig: Rig, record_property) -> None:
-    thread = threading.Thread(target=freeze_server, args=(rig,))
+def test_server_that_was_stopped_for_a_while_makes_its_trial_invalid(
+    misbehaving_lab: MisbehavingLab, record_property
+) -> None:
+    thread = threading.Thread(target=freeze_server, args=(misbehaving_lab,))
     thread.start()
-    ran = run_one_trial(rig)
+    ran = run_one_trial(misbehaving_lab)
     thread.join(60)
     record_property("seen", ran.printed("stall"))
     assert "stall" in ran.gates("invalid")
     assert not any(row["valid"] for row in ran.table("trials"))
 
 
-def test_server_that_answers_all_the_time_is_not_reported_as_stalled(rig: Rig) -> None:
-    ran = run_one_trial(rig)
+def test_server_that_answers_all_the_time_is_not_reported_as_stalled(misbehaving_lab: MisbehavingLab) -> None:
+    ran = run_one_trial(misbehaving_lab)
     assert ran.printed("stall") == ""
 
 

@@ -243,10 +243,10 @@ def test_lines_on_probes_say_how_long_requests_took(blocks):
 
 
 def test_line_on_a_probe_with_too_few_answers_says_how_many_of_how_many_came_in_time(blocks, monkeypatch):
-    runner, judged = blocks(), Probing.result
+    runner, assessed = blocks(), Probing.result
 
     def too_few(self, phase):
-        probe = judged(self, phase)
+        probe = assessed(self, phase)
         return probe.model_copy(update={"missed": "rate", "share_within": 0.25}) if probe.missed else probe
 
     monkeypatch.setattr(Probing, "result", too_few)
