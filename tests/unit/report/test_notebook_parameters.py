@@ -129,3 +129,20 @@ def test_parameter_numbers_beyond_float_range_are_refused():
     for values in ({"level": 10**400}, {"names": [1.0, float("nan")]}, {"names": [float("inf")]}, {"blocks": 10**400}):
         with pytest.raises(UsageError, match="must be"):
             parameters.validate_parameters("notebook x", DECLARED, values)
+
+
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "study": st.text(),
+        "level": st.floats(allow_nan=False, allow_infinity=False),
+        "blocks": st.integers(),
+        "execute": st.booleans(),
+        "names": st.lists(st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
+    },
+)
+
+
+@given(VALUES)
+def test_parameters_are_unchanged_by_the_command_line_of_a_batch(values):
+    assert parameters.parse_pairs(DECLARED, parameters.format_pairs(values)) == values
