@@ -243,18 +243,14 @@ def _combinations(spec: BatchSpec, folder: Path, lines: list[int]) -> Iterator[B
 def _with_line(problem: SpecProblem, raw: dict[str, Any], lines: list[int]) -> SpecProblem:
     """Return a problem with its entry's line added, and without the index 0 of a value that is not in a list."""
     parts = problem.path.split(".")
-    if parts[-1] == "0" and not isinstance(_value_at(raw, parts[:-1]), list):
+    parent: Any = raw
+    for part in parts[:-1]:
+        if isinstance(parent, list):
+            parent = parent[int(part)] if part.isdecimal() and int(part) < len(parent) else None
+        else:
+            parent = parent.get(part) if isinstance(parent, dict) else None
+    if parts[-1] == "0" and not isinstance(parent, list):
         parts.pop()
     number = int(parts[1]) if parts[0] == "entry" and len(parts) > 1 and parts[1].isdecimal() else len(lines)
     line = f" (line {lines[number]})" if number < len(lines) else ""
     return SpecProblem(".".join(parts) + line, problem.message)
-
-
-def _value_at(raw: Any, parts: list[str]) -> Any:
-    """Return the value at a key path; None if there is none."""
-    for part in parts:
-        if isinstance(raw, list):
-            raw = raw[int(part)] if part.isdecimal() and int(part) < len(raw) else None
-        else:
-            raw = raw.get(part) if isinstance(raw, dict) else None
-    return raw

@@ -90,7 +90,7 @@ def write_index(reports: Path) -> Path:
     """Write the index page of all reports, with a row per study about its newest run, and return its path."""
     batches = _read_batches(reports)
     newest: dict[str, dict[str, Any]] = {}
-    for summary in (*_read_summaries(reports), *_batch_summaries(batches)):
+    for summary in _read_summaries(reports, batches):
         known = newest.get(summary["study"])
         if known is None or summary["started"] > known["started"]:
             newest[summary["study"]] = summary
@@ -122,17 +122,13 @@ def _duration_text(summary: Mapping[str, Any]) -> str:
     return format_duration(summary["ended"] - summary["started"] - summary.get("paused_s", 0.0))
 
 
-def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
-    """Yield the summaries of `loadbook report`; a damaged file is removed, as the next report writes it again."""
+def _read_summaries(reports: Path, batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, Any]]:
+    """Yield the summaries of `loadbook report`, then those of batch entries without notebook parameters."""
     for path in sorted(reports.glob(f"*{html.SUMMARY_SUFFIX}")):
         try:
             yield read_json(path)
-        except DataError:
+        except DataError:  # the next report writes it again
             path.unlink()
-
-
-def _batch_summaries(batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, Any]]:
-    """Yield the summaries of batch entries without notebook parameters, with links to their pages."""
     for folder, run in batches:
         for entry in run.entries:
             summary = entry.summary

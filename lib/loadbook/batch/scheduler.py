@@ -202,20 +202,17 @@ class BatchSession:
             "failed": self._on_failed, "ended": self._on_ended,
         }  # fmt: skip
         if message["kind"] in KINDS:
-            self._on_event(job, message)
+            event, report = Progress.from_message(message), self.current_reports.get(id(job))
+            if event.run:
+                self._set_run(job, event.run)
+            if event.remaining_s is not None:
+                self.remaining_by_job_s[id(job)] = event.remaining_s + job.expected_s - job.run_s
+            self.on_event(job, report.name if report else job.name, event, self.remaining_s)
         elif handler := handlers.get(message["kind"]):
             handler(job, message)
             self._write()
         failed = any(self.batch_run.entry_of(report).state == "failed" for report in job.reports)
         return not (failed and self.options.fail_fast)
-
-    def _on_event(self, job: BatchJob, message: Message) -> None:
-        event, report = Progress.from_message(message), self.current_reports.get(id(job))
-        if event.run:
-            self._set_run(job, event.run)
-        if event.remaining_s is not None:
-            self.remaining_by_job_s[id(job)] = event.remaining_s + job.expected_s - job.run_s
-        self.on_event(job, report.name if report else job.name, event, self.remaining_s)
 
     def _on_adding(self, job: BatchJob, message: Message) -> None:
         self._set_run(job, message["run"], message["blocks_after"])

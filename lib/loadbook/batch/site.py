@@ -76,15 +76,11 @@ def run_smoke_studies(
                 part.run = run_study(layout, RunRequest(name, hosts, new=new or changed), on_event=on_event)
                 part.ran_s = clock.monotonic() - started
         except LoadbookError as error:
-            part.lacks = _error_text(error)
+            # one or two sentences: the first two lines, the number of further ones, and the hint
+            first, *others = [" ".join(line.split()) for line in error.message.splitlines()]
+            more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+            part.lacks = " ".join([first, *others[:1]]) + more + (f"; {error.hint}" if error.hint else "")
         yield part
-
-
-def _error_text(error: LoadbookError) -> str:
-    """Return an error in one or two sentences: its first two lines, the number of further ones, and its hint."""
-    first, *others = [" ".join(line.split()) for line in error.message.splitlines()]
-    more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-    return " ".join([first, *others[:1]]) + more + (f"; {error.hint}" if error.hint else "")
 
 
 def _newest_run(layout: Layout, study: Study) -> tuple[str | None, bool]:

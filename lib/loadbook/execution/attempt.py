@@ -29,7 +29,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.execution import host_state
 from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError, ServerFailedError
-from loadbook.execution.load import OUTPUT_RULES, LoadJobs, TrialOutcome, assess_outputs, truncated_outputs
+from loadbook.execution.load import OUTPUT_RULES, LoadJobs, assess_outputs, truncated_outputs
 from loadbook.execution.placement import CHANGES, LOAD, MONITOR, job_name, job_stem
 from loadbook.execution.progress import PHASE_TEXTS
 from loadbook.execution.services import TrialMonitors, TrialServices, cpu_seconds, read_cpu_times, write_trial_file
@@ -308,16 +308,13 @@ class Attempt:
         problem = response_problem(self.workload, response) if response else None
         if problem:
             self._end("invalid", f"after the load {problem}")
-        outcome = self._assess_outputs()
+        outcome = assess_outputs(self.folder, self.record, self.study.validity, self.output_rules)
         if outcome and not (outcome.status == "partial" and problem):
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
             self._end("tool_failed", truncated)
         if self.record.status != "ok":
             connectivity.check_connected(self.record.reason or "")
-
-    def _assess_outputs(self) -> TrialOutcome | None:
-        return assess_outputs(self.folder, self.record, self.study.validity, self.output_rules)
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End load, services, monitors and host changes; jobs not ended in `limit_s` seconds end by their lease."""

@@ -29,7 +29,7 @@ from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
 from loadbook.hosts.script import Script
 from loadbook.modes.plain.run import run_of
-from loadbook.services import Instance, ServiceSpec, SystemInstance
+from loadbook.services import Instance, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
@@ -98,7 +98,13 @@ class DryRun:
             for phase, call in attempt.phases().items():
                 self.prepare_answers(attempt, phase)
                 call()
-                steps[phase] = [*notes.annotate(self.log.take(), phase), *_polling_steps(attempt, phase)]
+                steps[phase] = list(notes.annotate(self.log.take(), phase))
+            # a real run polls these from that phase on
+            steps["ask_before"] += [
+                DryRunStep(alias, "ask", (source,), "over the SSH connection, until the load is over")
+                for source in attempt.monitors.polled_sources
+                for alias in self.testbed.hosts
+            ]
             attempt.stop()
             steps["stop"] = list(notes.annotate(self.log.take(), "stop"))
         return with_titles(steps, [attempt])
@@ -257,13 +263,6 @@ def with_titles(
     return [(title, phase_steps) for title, phase_steps in titled if phase_steps]
 
 
-def _polling_steps(attempt: Attempt, phase: str) -> Iterator[DryRunStep]:
-    """Yield a step for each monitor of a host that a real run would poll in this phase."""
-    for source in attempt.monitors.polled_sources if phase == "ask_before" else ():
-        for alias in attempt.testbed.hosts:
-            yield DryRunStep(alias, "ask", (source,), "over the SSH connection, until the load is over")
-
-
 def page_url(attempt: Attempt) -> str:
     """Return the URL of the page that an attempt's load requests."""
     target = attempt.deployment.target
@@ -328,7 +327,7 @@ class Notes:
             notes = [self._note(step, phase), step.note]
             yield step._replace(note=", ".join(note for note in notes if note))
             if step.args[0] == BUILD_STATE_SCRIPT:
-                yield from _build_steps(step.alias, self._built_spec(step))
+                yield from self._build_steps(step)
             for _, instance in self._instances_on(step.alias):
                 if step.args[:2] == (rollback.OUTCOME_SCRIPT, job_folder(instance.name)):
                     assert isinstance(instance, SystemInstance)
@@ -367,9 +366,15 @@ class Notes:
         placed = [item for instances in self.instances for item in instances.items()]
         return [(placement, instance) for placement, instance in placed if alias in (None, placement.alias)]
 
-    def _built_spec(self, step: DryRunStep) -> ServiceSpec:
+    def _build_steps(self, step: DryRunStep) -> Iterator[DryRunStep]:
+        """Yield the steps that build a service's program if this step finds that it is missing on the host."""
         specs = [placement.spec for placement in self.testbed.placements if placement.spec.build]
-        return next(spec for spec in specs if step.args[1].endswith(f"/{program_folder_name(spec)}"))
+        spec = next(spec for spec in specs if step.args[1].endswith(f"/{program_folder_name(spec)}"))
+        assert spec.build is not None
+        settings, argv = build_command(spec, "x86_64")
+        args = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
+        yield DryRunStep(step.alias, "run", spec.build.version.argv, "if not: what builds it there")
+        yield DryRunStep(step.alias, "run", args, "then, for its own machine; else here, and carried there")
 
     def _request_note(self, step: DryRunStep, phase: str) -> str:
         if step.args == CLOCK_COMMAND:
@@ -392,15 +397,6 @@ class Notes:
         self._repeats[step] += 1
         # the same request may first check that a service is ready, and later which configuration it has
         return notes[min(self._repeats[step], len(notes)) - 1] if notes else ""
-
-
-def _build_steps(alias: str, spec: ServiceSpec) -> Iterator[DryRunStep]:
-    """Yield the steps that build a service's program if it is missing on the host."""
-    assert spec.build is not None
-    settings, argv = build_command(spec, "x86_64")
-    args = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
-    yield DryRunStep(alias, "run", spec.build.version.argv, "if not: what builds it there")
-    yield DryRunStep(alias, "run", args, "then, for its own machine; else here, and carried there")
 
 
 def _reload_note(instance: SystemInstance) -> str:

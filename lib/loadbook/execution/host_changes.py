@@ -36,7 +36,10 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
     needed: dict[str, dict[Permission, None]] = {}
     reasons: dict[str, dict[str, None]] = {}
     for deployment in deployments:
-        for alias, why, permits in _needed_permissions(deployment):
+        needs = [(p.alias, f"service {p.spec.name}", p.spec.needs) for p in deployment.placements]
+        for alias, changes in host_changes_of(deployment).items():
+            needs.append((alias, f"treatment {deployment.treatment}", tuple(changes.required_permissions())))
+        for alias, why, permits in needs:
             allowed[alias] = deployment.testbed.inventory.hosts[alias].allow
             if lacking := [permit for permit in permits if permit not in allowed[alias]]:
                 needed.setdefault(alias, {}).update(dict.fromkeys(lacking))
@@ -46,14 +49,6 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
         why = first_names(list(reasons[alias]), MAX_REASONS)
         messages.append(rollback.permission_problem(alias, allowed[alias], list(lacking_permits), why))
     return [message for message in messages if message]
-
-
-def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
-    """Yield tuples: host alias, service or treatment as text, and the permissions that it needs on the host."""
-    for placement in deployment.placements:
-        yield placement.alias, f"service {placement.spec.name}", placement.spec.needs
-    for alias, changes in host_changes_of(deployment).items():
-        yield alias, f"treatment {deployment.treatment}", changes.required_permissions()
 
 
 def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:

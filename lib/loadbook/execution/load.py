@@ -73,8 +73,13 @@ def assess_outputs(
 
 def _exit_text(code: int, stderr: Path) -> str:
     """Return a text on how a load generator ended (exit code or signal), with the last line of its stderr."""
-    last_line = _last_line(stderr)
-    suffix = f": {last_line}" if last_line else ""
+    try:
+        with stderr.open("rb") as file:
+            file.seek(max(0, stderr.stat().st_size - 10 * MAX_STDERR_CHARS))
+            text = file.read().decode(errors="replace").strip()
+    except OSError:
+        text = ""
+    suffix = f": {text.splitlines()[-1][:MAX_STDERR_CHARS]}" if text else ""
     if code <= 128:
         return f"ended with exit code {code}{suffix}"
     try:
@@ -83,16 +88,6 @@ def _exit_text(code: int, stderr: Path) -> str:
         name = "unknown"
     memory = ", as the kernel does when memory runs out" if name == "SIGKILL" else ""
     return f"was killed by signal {code - 128} ({name}{memory}): exit code {code}{suffix}"
-
-
-def _last_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 10 * MAX_STDERR_CHARS))
-            text = file.read().decode(errors="replace").strip()
-    except OSError:
-        return ""
-    return text.splitlines()[-1][:MAX_STDERR_CHARS] if text else ""
 
 
 def _unreadable_outcome(folder: Path, problems: list[Row]) -> TrialOutcome:

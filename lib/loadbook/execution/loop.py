@@ -21,7 +21,7 @@ from loadbook.execution.testbed import Testbed
 from loadbook.modes.base import PLAIN, PlainTrialsError
 from loadbook.modes.plain.run import FACET, run_of, run_of_record
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.plan import Plan, PlannedTrial
+from loadbook.study.plan import PlannedTrial
 
 MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
@@ -39,15 +39,11 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     try:
         _execute_pending(testbed, store, on_event, until)
     except PlainTrialsError as error:
-        _make_plain(testbed, store, on_event, str(error))
+        reason, execution = str(error), testbed.plan.study.execution
+        store.ledger.append("made-plain", reason=reason)
+        testbed.plan = testbed.plan.with_plain_trials(reason)
+        on_event(Progress("note", f"plain trials in place of {execution} blocks: {reason}"))
         _execute_pending(testbed, store, on_event, until)
-
-
-def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason: str) -> None:
-    """Go on with plain trials in place of those of another mode; the ledger says so, and why."""
-    store.ledger.append("made-plain", reason=reason)
-    execution, testbed.plan = testbed.plan.study.execution, testbed.plan.with_plain_trials(reason)
-    on_event(Progress("note", f"plain trials in place of {execution} blocks: {reason}"))
 
 
 def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None) -> None:
@@ -59,7 +55,9 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
         PLAIN: FACET.runner(testbed, store, on_event),
         plan.mode.execution: mode.runner(testbed, store, on_event),
     }
-    for _, group in groupby(store.pending(), key=lambda planned: _executed_together(plan, planned)):
+    # the trials of a block that runs together are one group, every other trial is a group of its own
+    groups = groupby(store.pending(), lambda p: (p.block, 0 if plan.mode.runs_together(plan, p.block) else p.slot))
+    for _, group in groups:
         together = list(group)
         if until is not None and together[0].block > plan.latency_blocks + until:
             return
@@ -77,11 +75,6 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
             lost = [*lost, record] if host_fault else []
             if len(lost) == MAX_LOST_IN_A_ROW:
                 raise _too_many_host_faults(store, lost)
-
-
-def _executed_together(plan: Plan, planned: PlannedTrial) -> tuple[int, int]:
-    """Return the same value for all trials of a block that runs together, and one of its own for each other trial."""
-    return planned.block, 0 if plan.mode.runs_together(plan, planned.block) else planned.slot
 
 
 def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:

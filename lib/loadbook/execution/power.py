@@ -316,26 +316,21 @@ def _aa_chance(plan: Plan, pool: PairPool) -> float | None:
     return pool.narrow_share(plan.blocks, aa_margin(study.margin, study.metric))
 
 
-def _assumed_pool() -> PairPool:
-    """Return pairs of trials that scatter normally by the assumed standard deviation."""
-    import numpy as np
-
-    from loadbook.stats.power import PairPool, normal_scores
-
-    half = normal_scores(ASSUMED_PAIRS) * ASSUMED_SD / 2
-    return PairPool(np.column_stack([half, -half]))
-
-
 def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
     """Return the most efficient trial length, from recorded trials of the same load, or a text on why it is unknown."""
     from loadbook.stats.power import estimate_trial_length
 
-    mode = stats_of(plan.study)
-    if mode.length_not_known:
-        same_load = [item for item in samples if item.similarity == SAME_LOAD]
-        return next(filter(None, map(_length_by_mode, same_load)), None) or mode.length_not_known
+    same_load = [sample for sample in samples if sample.similarity == SAME_LOAD]
+    if reason := stats_of(plan.study).length_not_known:  # only the statistics of the mode may tell one
+        for paths in (sample.paths for sample in same_load):
+            study = read_current_plan(paths).study
+            trials, measured, own = (read_table(paths.table(n), n) for n in ("trials", "measurements", "samples"))
+            by_trial, trial_s = trial_values(trials, measured, study.metric), float(trials["duration_s"].median())
+            if length := stats_of(study).trial_length(own, by_trial, aa_arms(study), trial_s):
+                return length
+        return reason
     tool = plan.study.workload_of(plan.study.baseline).tool
-    by_sample = [within_trial_rates(item) for item in samples if item.similarity == SAME_LOAD]
+    by_sample = [within_trial_rates(sample) for sample in same_load]
     series = [item for rates, _ in by_sample for item in rates]
     if not series:
         return f"not known: no run of this load with {tool} tells rates by the second"
@@ -345,15 +340,10 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
 
 
-def _length_by_mode(sample: NoiseSample) -> TrialLength | None:
-    """Return the most efficient length that the trials of a recorded run tell by the statistics of their mode."""
-    study = read_current_plan(sample.paths).study
-    trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
-    values, trial_s = trial_values(trials, measured, study.metric), float(trials["duration_s"].median())
-    return stats_of(study).trial_length(own, values, aa_arms(study), trial_s)
-
-
 def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
+    import numpy as np
+
+    from loadbook.stats.power import PairPool, normal_scores
     from loadbook.stats.sequential import blocks_needed, detectable_effect
 
     alpha = _comparison_alpha(plan)
@@ -362,7 +352,8 @@ def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
     needed = blocks_needed(effect, sd, alpha=alpha)
     source = f"assumed, {format_percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
     unknown = "not known: nothing is recorded yet"
-    chance = _aa_chance(plan, _assumed_pool())
+    half = normal_scores(ASSUMED_PAIRS) * ASSUMED_SD / 2  # of pairs of trials that scatter normally
+    chance = _aa_chance(plan, PairPool(np.column_stack([half, -half])))
     return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, detectable, None, needed, None, unknown, chance)
 
 

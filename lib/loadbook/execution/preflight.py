@@ -190,14 +190,11 @@ def _refusal(problems: Sequence[Problem]) -> PreflightError:
     hints = {problem.hint for problem in problems}
     if len(hints) == 1 and (hint := hints.pop()):
         return PreflightError([problem.text for problem in problems], hint)
-    return PreflightError([_with_hint(problem) for problem in problems])
-
-
-def _with_hint(problem: Problem) -> str:
-    """Return a problem's text with its hint: in brackets, or below a text of several lines."""
-    if not problem.hint:
-        return problem.text
-    return f"{problem.text}\nnext: {problem.hint}" if "\n" in problem.text else f"{problem.text} ({problem.hint})"
+    listed = []
+    for text, hint in problems:
+        suffix = f"\nnext: {hint}" if "\n" in text else f" ({hint})"
+        listed.append(text + suffix if hint else text)
+    return PreflightError(listed)
 
 
 def _check_controller(testbed: Testbed, data: Path) -> Iterator[Problem]:

@@ -120,16 +120,14 @@ def replay_hosts_file(testbed: Testbed) -> str:
     head = REPLAY_HEADER + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value)
     prices = [f"{json.dumps(role)} = {json.dumps(price)}" for role, price in inventory.external_prices.items()]
     external = ["\n".join(["[external_prices]", *prices, ""])] if prices else []
-    return "\n".join([head, *(_replay_entry(testbed, alias) for alias in testbed.hosts), *external])
-
-
-def _replay_entry(testbed: Testbed, alias: str) -> str:
-    entry = testbed.inventory.hosts[alias]
-    address = testbed.hosts[alias].address
-    required = {"roles": testbed.roles_of(alias), "address": address, "service_port": entry.service_port}
-    price = {"price_per_month": entry.price_per_month}
-    optional = {"cpus": entry.cpus, "link_mbit": entry.link_mbit, "may": entry.allow} | price
-    return format_entry(alias, required | {key: value for key, value in optional.items() if value})
+    entries = []
+    for alias, host in testbed.hosts.items():
+        entry = inventory.hosts[alias]
+        required = {"roles": testbed.roles_of(alias), "address": host.address, "service_port": entry.service_port}
+        price = {"price_per_month": entry.price_per_month}
+        optional = {"cpus": entry.cpus, "link_mbit": entry.link_mbit, "may": entry.allow} | price
+        entries.append(format_entry(alias, required | {key: value for key, value in optional.items() if value}))
+    return "\n".join([head, *entries, *external])
 
 
 # seconds to wait until the hosts have ended our jobs; after that they end them by themselves

@@ -44,7 +44,6 @@ def check_study(layout: Layout, study: Study, path: Path, inventory: HostsFile) 
         return
     try:
         yield from _check_as_a_run_does(testbed)
-        yield from _check_background_load(testbed)
         for check in run_of(testbed.plan.study).check_hosts(testbed, dict(testbed.hosts)):
             is_required = check.status != "ok" and not testbed.plan.execution_chosen
             yield check._replace(status="missing") if is_required else check
@@ -61,9 +60,6 @@ def _check_as_a_run_does(testbed: Testbed) -> Iterator[CheckResult]:
         names = dict.fromkeys(p.spec.name for p in testbed.placements if (p.role, p.alias) == (role, alias))
         text = f"{', '.join(names)} accepts it in every treatment"
         yield from _results(alias, f"configuration of {role}", problems, text)
-
-
-def _check_background_load(testbed: Testbed) -> Iterator[CheckResult]:
     loaded = set()
     for alias, sentence in background_load(testbed):
         loaded.add(alias)
