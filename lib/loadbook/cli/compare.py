@@ -178,7 +178,11 @@ def _checked_row(path: Path, line: int, cells: list[str], header: list[str], col
         if not cell:
             raise DataError(f"{path}:{line}: no {name}")
     value = _parse_number(path, line, header[columns[2]].strip(), text)
-    return line, treatment, block, value, _parse_valid(path, line, cells, header)
+    names = [name.strip() for name in header]
+    valid = cells[names.index("valid")].strip().lower() if "valid" in names else "true"
+    if valid not in BOOLEANS:
+        raise DataError(f"{path}:{line}: column 'valid' holds {valid!r}", "true or false")
+    return line, treatment, block, value, BOOLEANS[valid]
 
 
 def _parse_number(path: Path, line: int, column: str, text: str) -> float:
@@ -189,13 +193,3 @@ def _parse_number(path: Path, line: int, column: str, text: str) -> float:
     except ValueError:
         problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
         raise DataError(problem, "plain numbers, no units or commas") from None
-
-
-def _parse_valid(path: Path, line: int, cells: list[str], header: list[str]) -> bool:
-    names = [cell.strip() for cell in header]
-    if "valid" not in names:
-        return True
-    text = cells[names.index("valid")].strip().lower()
-    if text not in BOOLEANS:
-        raise DataError(f"{path}:{line}: column 'valid' holds {text!r}", "true or false")
-    return BOOLEANS[text]

@@ -183,9 +183,13 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
         terminal.echo(f"{rule.level}: {name}: {message}{rule_advice(rule.name)}", err=True)
     if as_json:
         terminal.print_json([_measurement_record(row) for row in report.measurements])
-    else:
-        headings = ("metric", "statistic", "value", "in base units", "as printed")
-        terminal.print_table(headings, map(_measurement_cells, report.measurements), right=headings[2:4])
+        return
+    rows = []
+    for row in report.measurements:
+        base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
+        rows.append((row.metric, row.statistic, quantity_text(row), base, row.text or "derived"))
+    headings = ("metric", "statistic", "value", "in base units", "as printed")
+    terminal.print_table(headings, rows, right=headings[2:4])
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:
@@ -193,11 +197,6 @@ def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]
     is_count = row.statistic == "count" and float(row.value).is_integer()
     value = int(row.value) if is_count or isinstance(row.value, int) else float(f"{row.value:.15g}")
     return row._asdict() | {"value": value}
-
-
-def _measurement_cells(row: Measurement) -> tuple[str, ...]:
-    base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
-    return row.metric, row.statistic, quantity_text(row), base, row.text or "derived"
 
 
 def quantity_text(row: Measurement) -> str:

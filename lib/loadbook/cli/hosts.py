@@ -184,7 +184,11 @@ def status(as_json: bool) -> None:
     states = _load_lab().status()
     _print_lab(states)
     if as_json:
-        print_json([_lab_record(state) for state in states])
+        print_json([
+            {"host": state.alias, "address": state.address, "port": state.port, "pid": state.pid,
+             "up": state.pid is not None, "cpus": state.cpus, "link_cut": state.link_cut}
+            for state in states
+        ])  # fmt: skip
     if not states or any(state.pid is None for state in states):
         echo("next: loadbook lab up", err=True)
         sys.exit(3)
@@ -208,14 +212,6 @@ def join(host: str) -> None:
 
 def _load_lab() -> Lab:
     return Lab.load(project_layout().lab)
-
-
-def _lab_record(state: LabHostStatus) -> dict[str, Any]:
-    """Return what `lab status --json` prints about a host."""
-    return {
-        "host": state.alias, "address": state.address, "port": state.port, "pid": state.pid,
-        "up": state.pid is not None, "cpus": state.cpus, "link_cut": state.link_cut,
-    }  # fmt: skip
 
 
 def _print_lab(states: Sequence[LabHostStatus]) -> None:

@@ -320,16 +320,11 @@ def _parse_points(lines: Iterable[str], problems: list[Problem]) -> Iterator[tup
         match = _LINE.fullmatch(line)
         labels = dict(_LABEL.findall(match[2] or "")) if match else {}
         name = (match[1] or labels.get("__name__", "")) if match else ""
-        value, t = (finite_number(match[3], MAX_VALUE), _parse_timestamp(match[4])) if match else (None, None)
-        if match is None or not name or (match[4] and t is None):
+        value, t = (finite_number(match[3], MAX_VALUE), finite_number(match[4], MAX_TIME)) if match else (None, None)
+        if match is None or not name or (match[4] and not t):
             problems.append(Problem("unreadable_line", f"line {number}: {line[:60]!r}"))
         elif value is not None and name.startswith("node_"):
-            yield (name, labels, value), t
-
-
-def _parse_timestamp(text: str | None) -> float | None:
-    value = finite_number(text, MAX_TIME)
-    return (value / 1000 if value >= MILLISECONDS else value) if value else None
+            yield (name, labels, value), t / 1000 if t and t >= MILLISECONDS else t
 
 
 def _node_sample(t: float, points: Iterable[MetricPoint], problems: list[Problem]) -> CounterSample | None:

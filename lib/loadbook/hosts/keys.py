@@ -122,6 +122,11 @@ def _endpoint(alias: str, name: str, options: Options, known_hosts: Path, jump: 
         raise UsageError(f"host {alias}: port {port!r} is not a number", "check ~/.ssh/config")
     known_hosts_paths = options.get("userknownhostsfile", ["~/.ssh/known_hosts"])[0].split()
     command = _value(options, "proxycommand")
+    names, identity_files = options.get("identityfile", []), None  # None: those that ssh has by default
+    if names and not set(DEFAULT_KEY_FILES) <= set(names):
+        paths = dict.fromkeys(expand_path(name, tokens) for name in names if name != "none")
+        # a key may be there only as .pub, its private half in the agent
+        identity_files = tuple(str(path) for path in paths if path.is_file() or Path(f"{path}.pub").is_file())
     return Endpoint(
         alias,
         host_name=host_name,
@@ -129,22 +134,13 @@ def _endpoint(alias: str, name: str, options: Options, known_hosts: Path, jump: 
         user=_value(options, "user") or getpass.getuser(),
         host_key_alias=_value(options, "hostkeyalias") or host_name,
         known_hosts=(known_hosts, *(expand_path(path, tokens) for path in known_hosts_paths if path != "none")),
-        identity_files=_identity_files(options, tokens),
+        identity_files=identity_files,
         certificate_files=tuple(str(expand_path(path, tokens)) for path in options.get("certificatefile", [])),
         use_agent=_value(options, "identitiesonly") != "yes",
         agent_socket=_agent_socket(options, tokens),
         jump=jump,
         proxy_command=expand_tokens(command, tokens) if command and not jump else None,
     )
-
-
-def _identity_files(options: Options, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the key files that are there, private or only as .pub; None: those that ssh has by default."""
-    names = options.get("identityfile", [])
-    if not names or set(DEFAULT_KEY_FILES) <= set(names):
-        return None
-    paths = dict.fromkeys(expand_path(name, tokens) for name in names if name != "none")
-    return tuple(str(path) for path in paths if path.is_file() or Path(f"{path}.pub").is_file())
 
 
 def _agent_socket(options: Options, tokens: Mapping[str, str]) -> str | None:

@@ -131,10 +131,14 @@ def _keys(endpoint: Endpoint, agent: _Agent) -> Iterator[paramiko.PKey]:
     if endpoint.identity_files is None and endpoint.use_agent:
         yield from agent.get_keys()
     for path in _key_paths(endpoint):
-        if key := _read_key(path):
+        try:
+            key = paramiko.PKey.from_path(path)
+        # TypeError: raised by `cryptography` for a key that needs a passphrase
+        except (TypeError, ValueError, OSError, SSHException, UnknownKeyType, UnsupportedAlgorithm):
+            if public_key := _read_public_key(path):
+                yield from (key for key in agent.get_keys() if key.get_base64() == public_key)
+        else:
             yield key
-        elif public_key := _read_public_key(path):
-            yield from (key for key in agent.get_keys() if key.get_base64() == public_key)
     if endpoint.identity_files is not None and endpoint.use_agent:
         yield from agent.get_keys()
 
@@ -143,15 +147,6 @@ def _key_paths(endpoint: Endpoint) -> Sequence[str]:
     if endpoint.identity_files is not None:
         return endpoint.identity_files
     return [name.replace("~", str(home_folder()), 1) for name in DEFAULT_KEY_FILES]
-
-
-def _read_key(path: str) -> paramiko.PKey | None:
-    """Return the private key in a file; None if it is locked by a passphrase, or is none that Paramiko can use."""
-    try:
-        return paramiko.PKey.from_path(path)
-    # TypeError: raised by `cryptography` for a key that needs a passphrase
-    except (TypeError, ValueError, OSError, SSHException, UnknownKeyType, UnsupportedAlgorithm):
-        return None
 
 
 def _read_public_key(path: str) -> str | None:

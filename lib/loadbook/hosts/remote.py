@@ -160,14 +160,13 @@ class RemoteHost(Host):
             try:
                 return self._call_once(action, call)
             except (LostError, UnreachableError):
-                if self._closed or not self._may_reconnect():
+                if self._closed:
+                    raise
+                if self._session is not None:  # there was a connection, whose loss may not have been noticed until now
+                    self._lost_at = self._lost_at or clock.monotonic()
+                if self._lost_at is None or clock.monotonic() >= self._lost_at + RECONNECT_TIMEOUT_S:
                     raise
                 clock.sleep(RECONNECT_PAUSE_S)
-
-    def _may_reconnect(self) -> bool:
-        if self._session is not None:  # there was a connection, whose loss may not have been noticed until now
-            self._lost_at = self._lost_at or clock.monotonic()
-        return self._lost_at is not None and clock.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
 
     def _ask(self, action: str, command: str, timeout_s: float) -> CommandResult:
         """Run quoted shell text that may be repeated after a reconnect, and return its result."""
@@ -312,16 +311,16 @@ class RemoteHost(Host):
 
     def clock(self) -> ClockOffset:
         """Measure the offset of the host's clock by the probe with the shortest round trip."""
-        return min((self._probe_clock() for _ in range(CLOCK_PROBES)), key=lambda clock: clock.rtt_s)
-
-    def _probe_clock(self) -> ClockOffset:
-        before = clock.now()
-        answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
-        after = clock.now()
-        whole_s, _, fraction = answer.text.strip().partition(".")
-        coarse = not fraction.isdigit()  # busybox date prints whole seconds only: half a second off on average
-        host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
-        return ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
+        probes = []
+        for _ in range(CLOCK_PROBES):
+            before = clock.now()
+            answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
+            after = clock.now()
+            whole_s, _, fraction = answer.text.strip().partition(".")
+            coarse = not fraction.isdigit()  # busybox date prints whole seconds only: half a second off on average
+            host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
+            probes.append(ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0)))
+        return min(probes, key=lambda probe: probe.rtt_s)
 
 
 def _pause_s(waited_s: float, expect_s: float | None) -> float:

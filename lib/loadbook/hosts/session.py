@@ -259,7 +259,12 @@ class SftpFiles:
         OversizeError if the file is larger than `max_bytes`: `local` then holds its first `max_bytes` bytes. HostError
         if it is not a regular file: links are not followed, as they may lead to files of others.
         """
-        size = self._regular_file_size(path)
+        attributes = self._sftp.lstat(path)
+        real_path = f"{self._real_workdir}{path.removeprefix(self._workdir)}"
+        if not stat.S_ISREG(attributes.st_mode or 0) or self._sftp.normalize(path) != real_path:
+            problem = f"{path} is not a plain file of ours: not fetched"
+            raise HostError(self._alias, problem, "who else writes in that folder?")
+        size = attributes.st_size or 0
         copied_size = min(size, max_bytes)
         with atomic_path(local, copied_size) as part:
             digest = self._copy(path, part, copied_size)
@@ -268,15 +273,6 @@ class SftpFiles:
         if copied_size < size:
             raise OversizeError(self._alias, path, size, copied_size)
         return digest
-
-    def _regular_file_size(self, path: str) -> int:
-        """Return the size of the file at `path`; HostError if it or a folder above it is a symbolic link."""
-        attributes = self._sftp.lstat(path)
-        real_path = f"{self._real_workdir}{path.removeprefix(self._workdir)}"
-        if not stat.S_ISREG(attributes.st_mode or 0) or self._sftp.normalize(path) != real_path:
-            problem = f"{path} is not a plain file of ours: not fetched"
-            raise HostError(self._alias, problem, "who else writes in that folder?")
-        return attributes.st_size or 0
 
     @cached_property
     def _real_workdir(self) -> str:

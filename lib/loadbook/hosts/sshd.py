@@ -124,7 +124,10 @@ class Sshd:
         """End the listening process, its sessions, and the jobs and watcher processes that they started."""
         listener = self.pid()
         if listener:
-            _suspend(listener)
+            with suppress(ProcessLookupError):
+                os.kill(listener, signal.SIGSTOP)  # so that no client reconnects before it is ended
+            status, stopped = Path(f"/proc/{listener}/status"), "\nState:\tT"
+            clock.wait_until(lambda: stopped in _read_text(status, stopped), STOP_TIMEOUT_S, 0.001)
             descendants = _descendants(listener)
             with suppress(ProcessLookupError):
                 os.kill(listener, signal.SIGKILL)
@@ -153,14 +156,6 @@ def end_processes(pids: list[int]) -> None:
     for pid in filter(_is_running, pids):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _suspend(listener: int) -> None:
-    """Stop (SIGSTOP) a listening sshd, so that no client reconnects before it is ended."""
-    with suppress(ProcessLookupError):
-        os.kill(listener, signal.SIGSTOP)
-    status, stopped = Path(f"/proc/{listener}/status"), "\nState:\tT"
-    clock.wait_until(lambda: stopped in _read_text(status, stopped), STOP_TIMEOUT_S, 0.001)
 
 
 def _is_running(pid: int) -> bool:

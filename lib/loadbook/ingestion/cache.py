@@ -202,16 +202,12 @@ def _table_sums(paths: RunPaths) -> dict[str, str]:
     """Return name -> sha256 of each table; for large tables size and sha256 of the end."""
     files = [*(paths.table(name) for name in TABLES), _cache_table(paths)]
     sums = {file.relative_to(paths.processed).as_posix(): trial_record.sha256_file(file) for file in files}
-    big = sorted(paths.request_logs.iterdir()) if paths.request_logs.is_dir() else []
-    return sums | {f"{paths.request_logs.name}/{file.name}": _tail_digest(file) for file in big}
-
-
-def _tail_digest(file: Path) -> str:
-    """Return size and sha256 of the last bytes of a parquet file, which describe its content."""
-    size = file.stat().st_size
-    with file.open("rb") as handle:
-        handle.seek(max(0, size - TAIL_BYTES))
-        return f"{size} {sha256(handle.read()).hexdigest()}"
+    for file in sorted(paths.request_logs.iterdir()) if paths.request_logs.is_dir() else ():
+        size = file.stat().st_size
+        with file.open("rb") as handle:
+            handle.seek(max(0, size - TAIL_BYTES))  # the end of a parquet file describes its content
+            sums[f"{paths.request_logs.name}/{file.name}"] = f"{size} {sha256(handle.read()).hexdigest()}"
+    return sums
 
 
 def _json_digest(value: Any) -> str:

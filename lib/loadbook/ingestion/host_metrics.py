@@ -145,7 +145,14 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
     """
     if kind not in ("auto", SYSSTAT, *host_metrics.FORMATS):
         raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*host_metrics.FORMATS, SYSSTAT])}")
-    contents = {str(path): _read_content(path) for path in files}
+    contents = {}
+    for path in files:
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise UsageError(f"{path} is larger than {format_bytes(MAX_BYTES)}", "cut it to the time of the run")
+            contents[str(path)] = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     named = {"auto": host_metrics.files_by_format(contents)}.get(kind, {kind: list(contents)})
     if unknown := named.get(None):
         kinds = ", ".join([*host_metrics.FORMATS, SYSSTAT])
@@ -157,15 +164,6 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
             messages = "; ".join(problem.message for problem in traces.problems[:3])
             raise DataError(f"{listed}: read as {files_of_kind.kind}, nothing usable in it: {messages}")
     return files_by_kind
-
-
-def _read_content(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than {format_bytes(MAX_BYTES)}", "cut it to the time of the run")
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _metric_files(kind: str, contents: Mapping[str, bytes]) -> HostMetricFiles:

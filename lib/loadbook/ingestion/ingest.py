@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -272,17 +272,14 @@ def _validity_hits(
     # only rates per second, as histograms may have a thousand times as many rows
     samples, kinds = tables["samples"], pa.array(list(RATE_SERIES_KINDS))
     rates = samples.filter(pc.is_in(samples["series"], kinds)).select(RATE_COLUMNS).to_pandas()
-    folders = _service_folders(raw.paths.processed.absolute())
+    # the project is the folder above data/processed/STUDY/RUN
+    parents = raw.paths.processed.absolute().parents
+    folders = [parents[3] / "studies" / "services"] if len(parents) > 3 else []
     changes = _declared_changes(raw.plan, folders)
     ineffective: dict[str, list[str]] = {}
     with suppress(LoadbookError):  # a service that no longer exists
         ineffective = ineffective_settings(raw.plan.study, folders)
     return hits + check_run(raw.plan.study, records, measurements, excluded, raw.facts, rates, changes, ineffective)
-
-
-def _service_folders(processed: Path) -> list[Path]:
-    """Return the folder of the services beside the studies, from that of a run's tables."""
-    return [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
 
 
 def _declared_changes(plan: Plan, folders: Sequence[Path]) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -359,7 +356,9 @@ def ingest(
         if table.stem not in ingested:  # read now, or of a trial that no longer exists
             table.unlink()
     on_trial(len(ingested), len(folders))
-    with _open_workers(executor, new) as workers:
+    size = sum(folder.size for folder in new.values())
+    needs_none = executor is not None or usable_cpus() == 1 or size < MIN_PARALLEL_BYTES
+    with nullcontext(executor) if needs_none else worker_processes() as workers:
         for rows in map_unordered(read_part, list(raw.parts(new)), workers, on_note):
             ingested |= rows.trials
             pieces += split_by_trial(rows.tables)
@@ -373,9 +372,3 @@ def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
     causes = [(why, count) for why, count in summary["causes"]]
     named = {level: [(name, n) for name, n in checks] for level, checks in summary["problem_trials"].items()}
     return IngestSummary(**{**summary, "causes": causes, "problem_trials": named, "read": read})
-
-
-def _open_workers(executor: Executor | None, new: Mapping[str, TrialFolder]) -> AbstractContextManager[Executor | None]:
-    if executor is not None or usable_cpus() == 1 or sum(folder.size for folder in new.values()) < MIN_PARALLEL_BYTES:
-        return nullcontext(executor)
-    return worker_processes()

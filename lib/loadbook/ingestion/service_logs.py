@@ -16,17 +16,12 @@ MAX_CHARS = 160
 
 def add_failure_reasons(rows: TrialRows, folder: Path, changed: Collection[str]) -> None:
     """Add a note for each service of a trial with failed requests: the most frequent reason in its log."""
-    if not _has_failures(rows):
-        return
-    for name, host, reason in _reasons(rows, folder, changed):
-        rows.add_problem(ERROR_LOG, reason, level="note", host=host, file=name)
-
-
-def _has_failures(rows: TrialRows) -> bool:
     counts = [m for m in rows.measurements if (m["driver"], m["statistic"]) == (ALL_DRIVERS, "count")]
     totals = {m["metric"]: m["value"] for m in counts}
     other_than_2xx = totals.get("requests", 0) - totals["status_2xx"] if "status_2xx" in totals else 0
-    return any(value for name, value in totals.items() if name.startswith("errors")) or other_than_2xx > 0
+    if any(value for name, value in totals.items() if name.startswith("errors")) or other_than_2xx > 0:
+        for name, host, reason in _reasons(rows, folder, changed):
+            rows.add_problem(ERROR_LOG, reason, level="note", host=host, file=name)
 
 
 def _reasons(rows: TrialRows, folder: Path, changed: Collection[str]) -> Iterator[tuple[str, str, str]]:

@@ -133,8 +133,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
     requests.unlink(missing_ok=True)
     try:
         record = trial_record.read_trial(folder)
-        _check_planned_as(planned, record, part)
-        _check_ledger_sum(folder, record, part.record_sums.get(planned.trial))
+        _check_record(part, planned, folder, record)
         rows = read_trial_rows(folder, record)
         read_of(record).add_rows(rows, folder)
         add_failure_reasons(rows, folder, rows.changed)
@@ -152,17 +151,13 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
     return IngestedTrial(text, rows.problems, [asdict(hit) for hit in hits]), rows
 
 
-def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPart) -> None:
-    """Raise DataError if a record is not that of the planned trial of this run, for example in a copied folder."""
+def _check_record(part: IngestPart, planned: PlannedTrial, folder: Path, record: TrialRecord) -> None:
+    """Raise DataError if a record is not that of the planned trial, as in a copied folder, or not the ledger's."""
     expected = (part.study, part.run, planned.trial, planned.treatment, planned.block, planned.slot)
     recorded = (record.study, record.run, record.trial, record.treatment, record.block, record.slot)
     if recorded != expected:
         raise DataError(f"trial {planned.trial} is recorded as {recorded}, planned as {expected}; it was not used")
-
-
-def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[int, str] | None) -> None:
-    """Raise DataError if a record's sha256 differs from the ledger's; older ledgers have none."""
-    note = folder / trial_record.RECORD_NAME
+    note, record_sums = folder / trial_record.RECORD_NAME, part.record_sums.get(planned.trial)  # older ledgers: no sums
     if record_sums and record_sums.get(record.attempt) != trial_record.sha256_file(note):
         raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
 

@@ -120,14 +120,13 @@ class Studies(Displayable):
         """Return the table, recorded studies first, and examples of calls."""
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Executed trials", True), Column("A new run takes", True)]  # fmt: skip
-        table = Table("Studies", columns, [_cells(row) for row in self.rows])
-        return Block(table, note(f"{STUDIES_HELP} {self.note}".strip()))
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    trials = DASH if row["planned"] is None else f"{row['trials']} of {row['planned']}"
-    time = DASH if row["hours"] is None else format_duration(row["hours"] * 3600)
-    return [row["study"], row["problem"] or row["question"], str(row["runs"]), row["latest"] or DASH, trials, time]
+        cells = []
+        for row in self.rows:
+            trials = DASH if row["planned"] is None else f"{row['trials']} of {row['planned']}"
+            time = DASH if row["hours"] is None else format_duration(row["hours"] * 3600)
+            question, latest = row["problem"] or row["question"], row["latest"] or DASH
+            cells.append([row["study"], question, str(row["runs"]), latest, trials, time])
+        return Block(Table("Studies", columns, cells), note(f"{STUDIES_HELP} {self.note}".strip()))
 
 
 def studies() -> Studies:

@@ -230,23 +230,18 @@ def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str
     ----------
     run : return only comparisons with this run, the text names the other run; empty: all comparisons.
     """
-    comparisons = [
-        (_read_comparison(path), path.name.removesuffix(COMPARISON_SUFFIX) + ".html")
-        for path in reports.glob(f"{study}-*{COMPARISON_SUFFIX}")
-    ]
-    own = [(one["run"], one["against"], page) for one, page in comparisons if one.get("study") == study]
+    own = []
+    for path in reports.glob(f"{study}-*{COMPARISON_SUFFIX}"):
+        try:
+            content = read_json(path)
+        except DataError:  # truncated: the next comparison replaces it
+            continue
+        whole = isinstance(content, dict) and all(isinstance(content.get(key), str) for key in ("run", "against"))
+        if whole and content.get("study") == study:
+            page = path.name.removesuffix(COMPARISON_SUFFIX) + ".html"
+            own.append((content["run"], content["against"], page))
     return [
         (f"compared with run {older if run == newer else newer}" if run else f"run {newer} against {older}", page)
         for newer, older, page in sorted(own, reverse=True)
         if (not run or run in (newer, older)) and (reports / page).is_file()
     ]
-
-
-def _read_comparison(path: Path) -> dict[str, Any]:
-    """Return the JSON file beside a comparison; empty if it is truncated (the next comparison replaces it)."""
-    try:
-        content = read_json(path)
-    except DataError:
-        return {}
-    whole = isinstance(content, dict) and all(isinstance(content.get(key), str) for key in ("run", "against"))
-    return content if whole else {}

@@ -245,25 +245,19 @@ def _is_inline(node: Content) -> bool:
 
 def _table_html(table: Table) -> Markup:
     heads = (_tag("th", to_html(c.header), {"scope": "col", "class": "n" if c.numeric else ""}) for c in table.columns)
-    rows = (
-        _tag("tr", _row_html(table, row), {"class": "rule" if number in table.ruled_rows else ""})
-        for number, row in enumerate(table.rows)
-    )
+    rows = []
+    for number, (first, *others) in enumerate(table.rows):
+        cells = [_tag("th", to_html(first), {"scope": "row"})]
+        for column, cell in zip(table.columns[1:], others, strict=True):
+            css = "n" if column.numeric else "wrap" if column.wrap else ""
+            cells.append(_tag("td", to_html(cell), {"class": css, "data-name": column.header if table.css else ""}))
+        rows.append(_tag("tr", Markup("").join(cells), {"class": "rule" if number in table.ruled_rows else ""}))
     caption = _tag("caption", to_html(table.caption)) + "\n" if table.caption else ""
     body = Markup("\n{}<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(
         caption, Markup("").join(heads), Markup("\n").join(rows)
     )
     region = {"class": f"scroll {table.css}".strip(), "tabindex": "0", "role": "region", "aria-label": table.name}
     return _tag("div", _tag("table", body), region)
-
-
-def _row_html(table: Table, row: Iterable[Any]) -> Markup:
-    first, *others = row
-    cells = [_tag("th", to_html(first), {"scope": "row"})]
-    for column, cell in zip(table.columns[1:], others, strict=True):
-        css = "n" if column.numeric else "wrap" if column.wrap else ""
-        cells.append(_tag("td", to_html(cell), {"class": css, "data-name": column.header if table.css else ""}))
-    return Markup("").join(cells)
 
 
 def _picture_html(figure: ReportFigure) -> Markup:

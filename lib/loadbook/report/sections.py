@@ -11,7 +11,7 @@ import difflib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,24 +85,23 @@ def config_differences(data: RunData) -> dict[str, str]:
 
     Lines that also differ between two trials of the baseline (ports, ids, folders) are left out.
     """
-    texts = {name: _first_and_last_config(data, name) for name in data.plan.treatments}
+    texts: dict[str, list[list[str]]] = {}  # treatment -> lines in its first and in its last recorded trial
+    for name in data.plan.treatments:
+        trials = [data.paths.trial(t.trial) for t in data.plan.trials if t.treatment == name]
+        folders = [folder for folder in trials if (folder / trial_record.RECORD_NAME).is_file()]
+        texts[name] = [list(_config_lines(folders[k])) for k in (0, -1) if folders]
     base = texts[data.study.baseline]
     if not base:
         return {}
     noise = set(_diff_lines(base[0], base[-1]))
     diffs = {}
     for name, own in texts.items():
-        lines = _count_repeats(line for line in _diff_lines(base[0], own[0]) if line not in noise) if own else []
+        differing = [line for line in _diff_lines(base[0], own[0]) if line not in noise] if own else []
+        counts = [(line, sum(1 for _ in same)) for line, same in itertools.groupby(differing)]
+        lines = [line if number == 1 else f"{line}   ({number} times)" for line, number in counts]
         if lines:
             diffs[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
     return diffs
-
-
-def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
-    """Return the lines of the configuration files in the first and in the last recorded trial of a treatment."""
-    trials = [data.paths.trial(t.trial) for t in data.plan.trials if t.treatment == treatment]
-    folders = [folder for folder in trials if (folder / trial_record.RECORD_NAME).is_file()]
-    return [list(_config_lines(folders[k])) for k in (0, -1) if folders]
 
 
 def _config_lines(folder: Path) -> Iterator[str]:
@@ -119,12 +118,6 @@ def _config_lines(folder: Path) -> Iterator[str]:
 def _diff_lines(before: list[str], after: list[str]) -> list[str]:
     lines = difflib.unified_diff(before, after, n=0, lineterm="")
     return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
-
-
-def _count_repeats(lines: Iterable[str]) -> list[str]:
-    """Return lines in which consecutive equal ones are one line with their number."""
-    counts = [(line, sum(1 for _ in same)) for line, same in itertools.groupby(lines)]
-    return [line if number == 1 else f"{line}   ({number} times)" for line, number in counts]
 
 
 def host_table(data: RunData) -> Table:
@@ -261,7 +254,9 @@ def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
     problems = data.problems[data.problems["level"].isin(levels)]
     messages = []
     for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
-        text = _summarise_messages(rule, list(hits["message"].unique()))
+        texts, advice = list(hits["message"].unique()), rule_advice(rule)
+        text = f"{'for example, ' if len(texts) > 1 else ''}{texts[0].removesuffix(advice)}"
+        text += advice if any(one.endswith(advice) for one in texts) else ""
         messages.append(ValidityMessage(rule, rule_title(rule), level, hits["trial"].nunique(), text))
     return sorted(messages, key=lambda s: (levels.index(s.level), -s.trials, s.name))
 
@@ -269,13 +264,6 @@ def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
 def row_tuples(frame: Any) -> list[Any]:
     """Return a data frame's rows as objects whose attributes are its columns."""
     return list(frame.itertuples(index=False))
-
-
-def _summarise_messages(rule: str, messages: list[str]) -> str:
-    """Return the messages of a rule as one text: the first as an example, and the common remedy."""
-    end = rule_advice(rule)
-    first = f"{'for example, ' if len(messages) > 1 else ''}{messages[0].removesuffix(end)}"
-    return first + (end if any(text.endswith(end) for text in messages) else "")
 
 
 def doubt_messages(data: RunData) -> list[ValidityMessage]:

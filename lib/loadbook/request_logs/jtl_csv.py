@@ -63,16 +63,13 @@ def _trailing_damage(data: bytes, layout: JtlLayout) -> list[Damage]:
     damage = [Damage("nul", 0, f"{nuls} NULs at the end of the file")] if nuls else []
     if not content.strip():
         return damage
-    is_followed = any(_looks_like_row(line, layout) for line in content.split(b"\n")[1:])
+    lines, size = content.split(b"\n")[1:], len(layout.columns)
+    rows = (line.decode(errors="replace").rstrip("\r").split(layout.separator) for line in lines)
+    is_followed = any(len(fields) >= size and layout.row_error(fields[:size]) is None for fields in rows)
     if len(content) > log_stream.MAX_RECORD_BYTES or is_followed:
         raise BadRowError(0, "a quote that is opened here is never closed")
     text = content[:60].decode(errors="replace")
     return [*damage, Damage("torn", 0, f"the file ends within a row, which is not counted: {text!r}")]
-
-
-def _looks_like_row(line: bytes, layout: JtlLayout) -> bool:
-    fields = line.decode(errors="replace").rstrip("\r").split(layout.separator)
-    return len(fields) >= len(layout.columns) and layout.row_error(fields[: len(layout.columns)]) is None
 
 
 def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iterator[tuple[int, list[str]]]:

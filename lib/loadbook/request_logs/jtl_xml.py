@@ -161,18 +161,14 @@ def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
     if rows and not {"s", "rc"} & set(attributes):
         raise ParseError(TOOL, builder.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
     for sample in rows:
-        if fault := _sample_error(sample.attributes, attributes, builder):
-            raise ParseError(TOOL, builder.file, sample.line, fault)
+        for short in attributes:
+            text = sample.attributes.get(short)
+            if text is None:
+                fault = f"this sample has no {short}, which the first one has"
+                raise ParseError(TOOL, builder.file, sample.line, fault)
+            is_suspect = short in _CHECKS and not _CHECKS[short].fullmatch(text)
+            if is_suspect and (reason := builder.layout.field_error(ATTRIBUTE_COLUMNS[short], short, text)):
+                raise ParseError(TOOL, builder.file, sample.line, reason)
     columns = {ATTRIBUTE_COLUMNS[short]: [sample.attributes[short] for sample in rows] for short in attributes}
     table = pa.table({name: builder.layout.column_array(name, values) for name, values in columns.items()})
     return builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
-
-
-def _sample_error(attributes: Mapping[str, str], names: list[str], builder: BatchBuilder) -> str | None:
-    for short in names:
-        text = attributes.get(short)
-        if text is None:
-            return f"this sample has no {short}, which the first one has"
-        if short in _CHECKS and not _CHECKS[short].fullmatch(text):
-            return builder.layout.field_error(ATTRIBUTE_COLUMNS[short], short, text)
-    return None

@@ -120,16 +120,11 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
     tags = {name: requests[name].combine_chunks() for name in TAGS}
     times_ms = requests["metric_value"].to_numpy()
-    due_us = _due_us(requests[METADATA]) if METADATA in columns else None
+    due_us = None
+    if METADATA in columns and pc.any(pc.match_substring(requests[METADATA], DUE_TEXT)).as_py():
+        due_texts = pc.struct_field(pc.extract_regex(requests[METADATA], DUE_PATTERN), "due_us")
+        due_us = log_stream.to_numpy(pc.fill_null(due_texts, "-1").cast(pa.int64()))
     return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), due_us=due_us, **tags)
-
-
-def _due_us(metadata: pa.ChunkedArray) -> Ints | None:
-    """Return the intended starts in the metadata of requests, -1 for those without; None if there are none."""
-    if not pc.any(pc.match_substring(metadata, DUE_TEXT)).as_py():
-        return None
-    due_texts = pc.struct_field(pc.extract_regex(metadata, DUE_PATTERN), "due_us")
-    return log_stream.to_numpy(pc.fill_null(due_texts, "-1").cast(pa.int64()))
 
 
 def _json_points(block: RecordBlock) -> Points:

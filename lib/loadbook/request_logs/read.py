@@ -154,7 +154,9 @@ class LineLogFormat:
             line += 1
         for block in log_stream.split_blocks(stream, quotes=False):
             if not block.is_complete:
-                yield self._torn_batch(block, file, line)
+                if line == 1:
+                    raise ParseError(self.tool, file, 1, f"not {self.description}: {log_stream.first_text(block.data)}")
+                yield log_stream.torn_batch(block, line)
                 continue
             batch = self.to_batch(self._columns(block, file, line))
             starts_us = batch.start_us if batch.start_us is not None else np.zeros(1, np.int64)
@@ -180,27 +182,16 @@ class LineLogFormat:
                 ),
             )
         except (pa.ArrowInvalid, pa.ArrowKeyError):
-            table = None
-        columns = (
-            {name: log_stream.to_numpy(table[name]) for name in self.columns.values()} if table is not None else {}
-        )
-        if table is None or not self.is_valid(columns):
-            self._raise_for_first_bad_line(block, file, line)
-        return columns
-
-    def _raise_for_first_bad_line(self, block: RecordBlock, file: str, line: int) -> None:
-        """Raise ParseError for the first line of a block that is invalid or has another number of columns."""
+            pass
+        else:
+            columns = {name: log_stream.to_numpy(table[name]) for name in self.columns.values()}
+            if self.is_valid(columns):
+                return columns
         lines = bytes(block.data).removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
             if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
                 raise ParseError(self.tool, file, number, f"not {self.description}: {log_stream.first_text(text)}")
         raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
-
-    def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
-        """Return an empty batch with the damage "torn" for a last line without a line end."""
-        if line == 1:
-            raise ParseError(self.tool, file, 1, f"not {self.description}: {log_stream.first_text(block.data)}")
-        return log_stream.torn_batch(block, line)
 
 
 def _h2load_valid(columns: dict[str, Ints]) -> bool:

@@ -91,7 +91,7 @@ class _Rows:
             labels, label, elapsed_us, _outcomes(code, table["error"]), answered, code.astype(np.int16),
             np.full(len(code), LogRowKind.REQUEST, np.uint8), 1,
             start_us=start_us, timed=answered, received=log_stream.to_numpy(table["bytes_in"]),
-            lateness_us=self._lateness_us(start_us, seq),
+            lateness_us=None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US,
         )  # fmt: skip
 
     def torn(self, block: RecordBlock) -> RequestBatch:
@@ -137,26 +137,15 @@ class _Rows:
             text = "the row here starts more than 30 days from the first row"
             raise ParseError(TOOL, self.file, self.line + far, text)
 
-    def _lateness_us(self, start_us: Ints, seq: Ints) -> Ints | None:
-        return None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US
-
 
 def _csv_table(block: RecordBlock) -> pa.Table:
     """Return the columns in TYPES of a block of CSV; ArrowInvalid if it has a row that is none of vegeta's."""
-    names = CSV_COLUMNS[: _column_count(block)]
+    first = block.data[: block.data.find(b"\n") + 1]
+    options = arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=len(first) + 1)
+    names = CSV_COLUMNS[: arrow_csv.read_csv(pa.py_buffer(first), options).num_columns]
     if len(names) < FEWEST_COLUMNS:
         raise pa.ArrowInvalid("too few columns")
     return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})
-
-
-def _column_count(block: RecordBlock) -> int:
-    """Return the number of columns of a block's first row, 0 if it is broken."""
-    first = block.data[: block.data.find(b"\n") + 1]
-    options = arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=len(first) + 1)
-    try:
-        return int(arrow_csv.read_csv(pa.py_buffer(first), options).num_columns)
-    except pa.ArrowInvalid:
-        return 0
 
 
 def _json_table(block: RecordBlock) -> pa.Table:

@@ -212,6 +212,7 @@ def analyse(
     resolution = results.find_resolution(check_rows)
     limit = limit_to_resolution if limited else drop_forecast
     rows = [replace(r, verdict=r.verdict and limit(r.verdict, resolution)) for r in rows]
+    causes = sum((arm.exclusion_causes for arm in spec.arms.values()), Counter[ExclusionCause]())
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
     analysis = results.Analysis(
@@ -228,11 +229,10 @@ def analyse(
         driver_saturated_share=_saturated_share(data),
         limited=limited,
         unfinished=unfinished_text(data),
-        exclusions=_exclusions(spec),
+        exclusions=results.Exclusions(exclusion_text(causes), causes.most_common(1)[0][0].remedy) if causes else None,
         block_s=_typical_block_s(data.trials),
     )
-    best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
-    best = _best_beyond_resolution(analysis, best) if limited and resolution is not None else best
+    best = NO_BEST_ARM if analysis.is_void else _find_best_arm(spec, analysis, comparisons.best_arm)
     return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
 
 
@@ -370,21 +370,21 @@ def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) 
     return sorted(rows, key=key)
 
 
-def _best_beyond_resolution(analysis: results.Analysis, best: BestArm) -> BestArm:
-    """Return the best arm of a run with a resolution: known only where treatments are compared with it."""
+def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis, declared: BestArm | None) -> BestArm:
+    """Find the best arm among the baseline and the treatments that could be compared with it, unless it is declared.
+
+    In a limited run with a resolution it is known only where treatments are compared with it.
+    """
+    kinds = {r.treatment: r.verdict.kind for r in analysis.of_kind("treatment") if r.verdict}
+    arms = [spec.baseline, *(name for name, kind in kinds.items() if kind != "invalid")]
+    rule, level = spec.stopping_state.rule, spec.level
+    best = declared or find_best_arm(spec.values, arms, spec.baseline, better=spec.better, level=level, rule=rule)
+    if not analysis.limited or analysis.resolution is None:
+        return best
     if analysis.contrasts != "best" or not (best.best or best.tied):
         return NO_BEST_ARM
-    rows = analysis.of_kind("treatment")
-    tied = [row.treatment for row in rows if row.verdict and row.verdict.kind not in ("worse", "invalid")]
+    tied = [name for name, kind in kinds.items() if kind not in ("worse", "invalid")]
     return BestArm(None, (analysis.baseline, *tied), False) if tied else best
-
-
-def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis) -> BestArm:
-    """Find the best arm among the baseline and the treatments that could be compared with it."""
-    rows = analysis.of_kind("treatment")
-    arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
-    rule, level = spec.stopping_state.rule, spec.level
-    return find_best_arm(spec.values, arms, spec.baseline, better=spec.better, level=level, rule=rule)
 
 
 def analyse_strata(
@@ -431,14 +431,6 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
         tied_with_best=(),
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
-
-
-def _exclusions(spec: AnalysisSpec) -> results.Exclusions | None:
-    """Return the causes of the trials that do not count, and what to do against the most frequent one."""
-    causes = sum((arm.exclusion_causes for arm in spec.arms.values()), Counter[ExclusionCause]())
-    if not causes:
-        return None
-    return results.Exclusions(exclusion_text(causes), causes.most_common(1)[0][0].remedy)
 
 
 def _typical_block_s(trials: pd.DataFrame) -> float | None:

@@ -65,7 +65,10 @@ def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> 
     comparison, kind = row.verdict.comparison, row.verdict.kind
     words = unacceptable_verdicts(limits, comparison.metric)
     if {"slower", "faster", "small"} & set(words):
-        bad = next((word for word in words if _matches_verdict(word, row)), None)
+        sign = 1 if direction(comparison.metric) == "higher" else -1
+        is_small_loss = kind == "small" and sign * (comparison.effect or 0.0) < 0
+        found = [word for word in words if VERDICT_KINDS.get(word) == kind or (word == "small" and is_small_loss)]
+        bad = found[0] if found else None
         what = "a loss that is real, but smaller than the margin," if bad == "small" else bad
         reason = f"{what} is unacceptable" if bad else "neither a difference nor its absence is shown"
         yield ("missed" if bad else "open" if kind == "undecided" else "met"), reason
@@ -83,14 +86,6 @@ def unacceptable_verdicts(limits: CiLimits, metric: str) -> tuple[str, ...]:
         return limits.fail_on
     limit = limits.min_effect if direction(metric) == "higher" else limits.max_effect
     return DEFAULT_FAIL_ON if limit is None else tuple(word for word in DEFAULT_FAIL_ON if word != "slower")
-
-
-def _matches_verdict(verdict_word: str, row: AnalysisRow) -> bool:
-    assert row.verdict is not None
-    if verdict_word == "small":
-        sign = 1 if direction(row.verdict.comparison.metric) == "higher" else -1
-        return row.verdict.kind == "small" and sign * (row.verdict.comparison.effect or 0.0) < 0
-    return row.verdict.kind == VERDICT_KINDS.get(verdict_word)
 
 
 def _signed_limit(limit: float) -> str:
@@ -177,19 +172,17 @@ class CiResult:
     def outcome_text(self) -> str:
         """The outcome with its first reason; without a verdict, in the words of the run's page."""
         if self.outcome == "passed":
-            return f"passed{self._accepted_text()}."
+            passed = self.cases_with("passed")
+            compared = sum(case.kind == "comparison" for case in passed)
+            count = "its comparison is" if compared == 1 else f"all {compared} comparisons are"
+            text = f"passed, {count} acceptable" if compared else "passed"
+            undecided = ", ".join(case.name for case in passed if case.undecided)
+            return f"{text}; undecided, which the study lets pass: {undecided}." if undecided else f"{text}."
         if self.outcome == "invalid" and self.no_verdict:
             return lower_first(self.no_verdict)
         first, *others = self.cases_with(self.outcome)
         more = f" {len(others)} more like it." if others else ""
         return f"{'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
-
-    def _accepted_text(self) -> str:
-        comparisons = [case for case in self.cases_with("passed") if case.kind == "comparison"]
-        undecided = [case.name for case in self.cases_with("passed") if case.undecided]
-        count = "its comparison is" if len(comparisons) == 1 else f"all {len(comparisons)} comparisons are"
-        text = f", {count} acceptable" if comparisons else ""
-        return text + (f"; undecided, which the study lets pass: {', '.join(undecided)}" if undecided else "")
 
 
 def assess_run(

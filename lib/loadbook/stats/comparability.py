@@ -136,17 +136,25 @@ def invalid_reason(
     Trials are compared only with status ok and valid. `varied` lists the workload fields in which the study makes the
     arms differ, `reference_text` names the reference if it is not the baseline.
     """
-    return (
-        _short_tail_reason(comparison.statistic, own, base)
-        or _insufficient_blocks_reason(comparison, own, base)
-        or _order_reason(own, base)
-        or _ceiling_reason(comparison.metric, own, base)
-        or _moving_rate_reason(own, base, reference_text)
-        or _load_reason(own, base, varied, reference_text)
-        or _response_reason(own, base, "expect_bytes" in varied, reference_text)
-        or _tool_definition_reason(comparison.metric, own, base)
-        or _error_count_reason(comparison.metric, errors)
-    )
+    metric, statistic = comparison.metric, comparison.statistic
+    if own.mostly("short_tail") or base.mostly("short_tail"):
+        return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
+    if reason := _insufficient_blocks_reason(comparison, own, base) or _order_reason(own, base):
+        return reason
+    if metric in RATE_METRICS and own.mostly("at_ceiling") and base.mostly("at_ceiling"):
+        return "both served all of the offered load, so the rate is the generator's setting; offer more"
+    if reason := _moving_rate_reason(own, base, reference_text) or _load_reason(own, base, varied, reference_text):
+        return reason
+    sized = "expect_bytes" in varied  # the study gives each arm its own page
+    keys = [[(status, None if sized else size) for status, size in arm.responses] for arm in (own, base)]
+    if reason := response_difference(keys[0], keys[1], reference_text):
+        return reason
+    tools = _differing_values("tool", own, base)
+    if tools and get_metric(metric).kind == "time":
+        return f"{tools[0]} and {tools[1]} define {metric} each in its own way"
+    if metric in METRICS_WITH_ERRORS and errors.kind in ("more", "fewer"):
+        return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
+    return None
 
 
 def response_difference(
@@ -172,15 +180,6 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
     return max(counts, key=lambda key: (counts[key], key[0] or 0, key[1] or 0))
 
 
-def _response_reason(own: ArmTrials, base: ArmTrials, sized: bool, reference: str) -> str | None:
-    """Describe how responses differ; `sized`: sizes may differ, since the study gives each arm its own page."""
-
-    def keys(arm: ArmTrials) -> list[ResponseKey]:
-        return [(status, None if sized else size) for status, size in arm.responses]
-
-    return response_difference(keys(own), keys(base), reference)
-
-
 def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str], reference: str) -> str | None:
     for column, (noun, field) in LOAD_COLUMNS.items():
         values = _differing_values(column, own, base)
@@ -190,27 +189,12 @@ def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str], refer
     return None
 
 
-def _tool_definition_reason(metric: str, own: ArmTrials, base: ArmTrials) -> str | None:
-    """Return the reason if the arms were timed by different tools, which define times in different ways."""
-    tools = _differing_values("tool", own, base)
-    if tools is None or get_metric(metric).kind != "time":
-        return None
-    return f"{tools[0]} and {tools[1]} define {metric} each in its own way"
-
-
 def _differing_values(column: str, own: ArmTrials, base: ArmTrials) -> tuple[Any, Any] | None:
     """Return each arm's most frequent value of a column if these differ; None if they agree or one has no trials."""
     if not own.used(column) or not base.used(column):
         return None
     own_value, base_value = own.most_frequent(column), base.most_frequent(column)
     return None if own_value == base_value else (own_value, base_value)
-
-
-def _ceiling_reason(metric: str, own: ArmTrials, base: ArmTrials) -> str | None:
-    """Return the reason if both arms served the whole offered rate, which is then a setting of the generator."""
-    if metric in RATE_METRICS and own.mostly("at_ceiling") and base.mostly("at_ceiling"):
-        return "both served all of the offered load, so the rate is the generator's setting; offer more"
-    return None
 
 
 def _insufficient_blocks_reason(comparison: results.Comparison, own: ArmTrials, base: ArmTrials) -> str | None:
@@ -235,13 +219,6 @@ def _order_reason(own: ArmTrials, base: ArmTrials) -> str | None:
     return None
 
 
-def _short_tail_reason(statistic: str, own: ArmTrials, base: ArmTrials) -> str | None:
-    """Return the reason if too few requests to measure the percentile were made in most trials of an arm."""
-    if own.mostly("short_tail") or base.mostly("short_tail"):
-        return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
-    return None
-
-
 def _moving_rate_reason(own: ArmTrials, base: ArmTrials, reference: str) -> str | None:
     """Return the reason if the rate had a trend within trials in only one of the arms."""
     values = _differing_values("moving", own, base)
@@ -249,9 +226,3 @@ def _moving_rate_reason(own: ArmTrials, base: ArmTrials, reference: str) -> str 
         return None
     moved, other = ("moved", "did not") if values[0] else ("held still", "did")
     return f"its rate {moved} within trials, {reference}'s {other}"
-
-
-def _error_count_reason(metric: str, errors: results.ErrorSummary) -> str | None:
-    if metric in METRICS_WITH_ERRORS and errors.kind in ("more", "fewer"):
-        return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
-    return None

@@ -34,18 +34,13 @@ def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = N
         if errors.kind == "fewer" and other_count:
             text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
         return f"{text} {bound}."
-    counts_text = f"{errors.trials_with_errors} of {trials} had errors ({_classes_text(errors)})"
+    by_frequency = sorted(errors.by_class.items(), key=lambda item: -item[1])
+    classes = ", ".join(f"{number:,} {ERROR_CLASS_NOUNS[key][number != 1]}" for key, number in by_frequency)
+    counts_text = f"{errors.trials_with_errors} of {trials} had errors ({classes or f'{errors.errors:,} in all'})"
     against_text = f" against {other_count} of {name}" if other_count else ""
     if errors.kind in ("more", "fewer"):
         return f"{errors.kind} errors: {counts_text}{against_text}{rate_ratio_text(errors)}{_unconfirmed_text(errors)}."
     return f"{counts_text}{against_text}{': undecided' if errors.kind == 'undecided' and other_count else ''}."
-
-
-def _classes_text(errors: ErrorSummary) -> str:
-    if not errors.by_class:
-        return f"{errors.errors:,} in all"
-    by_frequency = sorted(errors.by_class.items(), key=lambda item: -item[1])
-    return ", ".join(f"{number:,} {ERROR_CLASS_NOUNS[key][number != 1]}" for key, number in by_frequency)
 
 
 def rate_ratio_text(errors: ErrorSummary) -> str:

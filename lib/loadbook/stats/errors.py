@@ -65,21 +65,18 @@ def _count(own_trials: pd.DataFrame, counts: Mapping[str, Counter[str]]) -> Erro
     blocks = own_trials["block"].tolist() if has_blocks else [None] * len(own_trials)
     block_of = dict(sorted(zip(own_trials["trial"].tolist(), blocks, strict=True)))
     reported = [trial for trial in block_of if trial in counts]
-    errors = {trial: _errors_of(counts[trial]) for trial in reported}
-    counted = [trial for trial in reported if errors[trial] is not None]
+    errors: dict[str, float] = {}
+    for trial in reported:
+        classes = [counts[trial][name] for name in ERROR_CLASSES if name in counts[trial]]
+        if "errors" in counts[trial] or classes:
+            errors[trial] = counts[trial]["errors"] if "errors" in counts[trial] else sum(classes)
     by_class = {name: int(sum(counts[trial][name] for trial in reported)) for name in ERROR_CLASSES}
     return ErrorCounts(
-        np.array([errors[trial] for trial in counted], float),
-        np.array([counts[trial]["requests"] for trial in counted], float),
+        np.array(list(errors.values()), float),
+        np.array([counts[trial]["requests"] for trial in errors], float),
         {name: total for name, total in by_class.items() if total > 0},
-        tuple(block_of[trial] for trial in counted) if has_blocks else (),
+        tuple(block_of[trial] for trial in errors) if has_blocks else (),
     )
-
-
-def _errors_of(counts: Counter[str]) -> float | None:
-    """Return the total of errors, else the sum of the classes; None if neither was reported."""
-    classes = [name for name in ERROR_CLASSES if name in counts]
-    return counts["errors"] if "errors" in counts else sum(counts[name] for name in classes) if classes else None
 
 
 def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
@@ -155,7 +152,10 @@ def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts 
     )
     if baseline is None:
         return own
-    p, (rate, interval) = _fisher_p(counts, baseline), rate_ratio(counts, baseline)
+    p, (rate, interval) = None, rate_ratio(counts, baseline)
+    if counts.trials and baseline.trials:
+        table = [[c.trials_with_errors, c.trials - c.trials_with_errors] for c in (counts, baseline)]
+        p = float(fisher_exact(table).pvalue)
     kind, p_blocks = _error_verdict_kind(counts, baseline, p, interval), block_sign_flip_p(counts, baseline)
     return replace(own, p=p, kind=kind, rate_ratio=rate, rate_ci95=interval, p_blocks=p_blocks)
 
@@ -163,13 +163,6 @@ def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts 
 def zero_error_upper_bound(trials: int) -> float:
     """Return the upper limit (one-sided 95 %) of the share of trials with errors, if none of `trials` had one."""
     return float(1 - 0.05 ** (1 / trials))
-
-
-def _fisher_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    if not counts.trials or not baseline.trials:
-        return None
-    table = [[c.trials_with_errors, c.trials - c.trials_with_errors] for c in (counts, baseline)]
-    return float(fisher_exact(table).pvalue)
 
 
 def _error_verdict_kind(

@@ -25,36 +25,26 @@ def with_causes(data: RunTables) -> pd.DataFrame:
     If problems are recorded, `gates` keeps only the validity rules that excluded the trial. `cause` is an
     `ExclusionCause` of what these rules, or else the status of the trial, say; None for a trial that counts.
     """
-    trials, messages = data.trials, _messages(data.problems)
+    trials = data.trials
+    messages: dict[tuple[str, str], str] = {}  # by trial and rule
     if data.problems is not None:
         invalid = data.problems[data.problems["level"] == "invalid"]
         names = invalid.groupby("trial")["name"].agg(lambda rules: sorted(set(rules)))
         gates: Any = [names.get(trial, []) for trial in trials["trial"]]
         trials = trials.assign(gates=gates)
+        if "message" in invalid:
+            told = invalid[["trial", "name", "message"]].dropna()
+            messages = {(trial, rule): message for trial, rule, message in told.itertuples(index=False)}
     usable = (trials["status"] == "ok") & trials["valid"].astype(bool)
-    rows = zip(trials["trial"], trials["gates"], trials["status"], strict=True)
-    causes = [_cause(gates, status, messages.get(trial, {})) for trial, gates, status in rows]
+    causes = []
+    for trial, rules, status in zip(trials["trial"], trials["gates"], trials["status"], strict=True):
+        found = [exclusion_cause(gate, messages.get((trial, gate), "")) for gate in rules]
+        text = ", ".join(cause.text for cause in found)
+        causes.append(ExclusionCause(text, found[0].remedy) if found else status_cause(str(status)))
     if (no_result := stats_of(data.study).no_result_text(data.study)) is not None:
         causes = [ExclusionCause(no_result) if cause == status_cause("invalid") else cause for cause in causes]
     own: Any = [None if used else cause for used, cause in zip(usable, causes, strict=True)]
     return trials.assign(cause=own)
-
-
-def _messages(problems: pd.DataFrame | None) -> dict[str, dict[str, str]]:
-    """Return trial -> rule -> message of the rules that excluded it."""
-    messages: dict[str, dict[str, str]] = {}
-    if problems is not None and "message" in problems:
-        invalid = problems.loc[problems["level"] == "invalid", ["trial", "name", "message"]].dropna()
-        for trial, name, message in invalid.itertuples(index=False):
-            messages.setdefault(trial, {})[name] = message
-    return messages
-
-
-def _cause(gates: Any, status: str, messages: dict[str, str]) -> ExclusionCause:
-    causes = [exclusion_cause(gate, messages.get(gate, "")) for gate in gates]
-    if not causes:
-        return status_cause(str(status))
-    return ExclusionCause(", ".join(cause.text for cause in causes), causes[0].remedy)
 
 
 def exclusion_text(causes: Counter[ExclusionCause]) -> str:

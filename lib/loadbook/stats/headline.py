@@ -252,9 +252,11 @@ def supporting_text(analysis: Analysis) -> str:
     reason = no_comparison_reason(rows) or resolution_sentence(analysis) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
-    if analysis.best_is_reference:
-        return " ".join(filter(None, (_runner_up_sentence(analysis), reason)))
     better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
+    if analysis.best_is_reference:
+        has_nearest = bool(worse) and analysis.best is not None
+        nearest = f"Nearest to it: {worse[-1].label}{_effect_phrase(worse[-1])}." if has_nearest else None
+        return " ".join(filter(None, (nearest, reason)))
     best = _best_text(analysis) if better else None
     others = _other_effects_sentence(analysis, better, worse)
     quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
@@ -299,14 +301,6 @@ def _below_resolution(analysis: Analysis) -> str:
     rows = [row for row in analysis.of_kind("treatment") if _verdict_kind(row) != "invalid"]
     single = f"{rows[0].label} gives {_interval_text(rows[0])}, but " if len(rows) == 1 else ""
     return f"{single}{limit}"
-
-
-def _runner_up_sentence(analysis: Analysis) -> str | None:
-    """Return the sentence on the arm nearest to the best one; None if there is none."""
-    behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
-    if analysis.best is None or not behind:
-        return None
-    return f"Nearest to it: {behind[-1].label}{_effect_phrase(behind[-1])}."
 
 
 def _other_effects_sentence(

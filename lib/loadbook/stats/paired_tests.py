@@ -279,7 +279,10 @@ def paired_t_p(differences: FloatArray) -> tuple[FloatArray, FloatArray, FloatAr
 
 def variances_differ(base: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
     """Return whether one arm scatters more, by Spearman's correlation of sum and difference (Pitman-Morgan test)."""
-    total, difference = (_standard_ranks(np.round(x, LOG_DECIMALS)) for x in (base + other, other - base))
+    ranks = stats.rankdata(np.round([base + other, other - base], LOG_DECIMALS), axis=-1)
+    centred = ranks - ranks.mean(axis=-1, keepdims=True)
+    sd = ranks.std(axis=-1, keepdims=True)
+    total, difference = np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
     correlation = (total * difference).mean(axis=-1)
     return np.asarray(np.abs(correlation) > _critical_correlation(base.shape[-1]))
 
@@ -289,10 +292,3 @@ def _critical_correlation(blocks: int) -> float:
     """Return the smallest correlation of `blocks` pairs that Student's t finds significant."""
     critical = float(stats.t.isf(UNEQUAL_VARIANCE_ALPHA / 2, blocks - 2))
     return critical / math.sqrt(blocks - 2 + critical**2)
-
-
-def _standard_ranks(values: FloatArray) -> FloatArray:
-    ranks = stats.rankdata(values, axis=-1)
-    sd = ranks.std(axis=-1, keepdims=True)
-    centred = ranks - ranks.mean(axis=-1, keepdims=True)
-    return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)

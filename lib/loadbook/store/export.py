@@ -162,7 +162,8 @@ def _read_manifest(archive: Path, tar: tarfile.TarFile) -> ArchiveManifest:
         where = ".".join(map(str, problem["loc"]))
         raise DataError(f"{archive}: {MANIFEST_NAME}: {where}: {problem['msg']}") from error
     for name in contents.files:
-        if not _is_plain_name(name) or name.partition("/")[0] not in ARCHIVE_FOLDERS:
+        is_plain = name.isprintable() and "\\" not in name and not {"..", ".", ""} & {*name.split("/")}
+        if not is_plain or name.partition("/")[0] not in ARCHIVE_FOLDERS:
             raise DataError(f"{archive}: {MANIFEST_NAME}: {name!r} lies in no folder of an archive")
     return contents
 
@@ -208,10 +209,6 @@ def _extract_raw_files(
         raise DataError(
             f"{archive}: lacks {pluralize(len(pending), 'file')}: {next(iter(pending))!r}", "was it sent whole?"
         )
-
-
-def _is_plain_name(name: str) -> bool:
-    return name.isprintable() and "\\" not in name and not {"..", ".", ""} & {*name.split("/")}
 
 
 def _extract_file(

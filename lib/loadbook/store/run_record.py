@@ -199,12 +199,13 @@ def condition_changes(older: RunConditions, newer: RunConditions) -> list[Condit
     A fact that only one run recorded (older versions of loadbook record fewer) and facts of kind "info" are not
     changes. A reboot does not prevent a comparison, since kernel and hardware have their own facts.
     """
-    informative = ("replay of", "blocks", "blocks added")
+    informative, excluded = ("replay of", "blocks", "blocks added"), set(NON_CONDITION_KEYS)
+    old, new = (dict(_flattened(r.study.model_dump(mode="json", exclude=excluded))) for r in (older, newer))
     return [
         *_value_changes("run", _run_conditions(older), _run_conditions(newer), informative),
-        *_study_changes(older.study, newer.study),
+        *(c._replace(prevents_comparison=c.name.startswith(LOAD_KEYS)) for c in _value_changes("study", old, new)),
         *_treatment_changes(older, newer),
-        *_merged_changes(_hosts_changes(older, newer)),
+        *_hosts_changes(older, newer),
         *_value_changes("loadbook", _loadbook_version(older), _loadbook_version(newer), informative=("loadbook",)),
     ]
 
@@ -251,13 +252,6 @@ def _loadbook_version(known: RunConditions) -> dict[str, Any]:
     return {"loadbook": f"{run.loadbook_version}{f', revision {revision}{dirty}' if revision else ''}"}
 
 
-def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
-    excluded = set(NON_CONDITION_KEYS)
-    old, new = (dict(_flattened(study.model_dump(mode="json", exclude=excluded))) for study in (older, newer))
-    for change in _value_changes("study", old, new):
-        yield change._replace(prevents_comparison=change.name.startswith(LOAD_KEYS))
-
-
 def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
     older_arms, newer_arms = older.plan.treatments, newer.plan.treatments
     for name in dict.fromkeys([*older_arms, *newer_arms]):
@@ -275,14 +269,19 @@ def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
     return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
 
 
-def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
+def _hosts_changes(older: RunConditions, newer: RunConditions) -> list[ConditionChange]:
+    """Return the changes of all hosts, joined into one if several hosts have the same change."""
     older_hosts, newer_hosts = _host_by_role(older.run_record), _host_by_role(newer.run_record)
+    merged: dict[str, ConditionChange] = {}
     for host_role in dict.fromkeys([*older_hosts, *newer_hosts]):
-        if host_role in older_hosts and host_role in newer_hosts:
-            for change in _host_changes(older, older_hosts[host_role], newer, newer_hosts[host_role]):
-                yield change._replace(host_roles=(host_role,))
-        else:
-            yield ConditionChange("host", "host", older_hosts.get(host_role), newer_hosts.get(host_role), (host_role,))
+        old, new = older_hosts.get(host_role), newer_hosts.get(host_role)
+        changes = [ConditionChange("host", "host", old, new)]
+        if old is not None and new is not None:
+            changes = list(_host_changes(older, old, newer, new))
+        for change in changes:
+            host_roles = merged[repr(change)].host_roles if repr(change) in merged else ()
+            merged[repr(change)] = change._replace(host_roles=(*host_roles, host_role))
+    return sorted(merged.values(), key=lambda c: ("host", "version", "fact").index(c.category))
 
 
 def _host_by_role(run: RunRecord) -> dict[str, str]:
@@ -309,7 +308,9 @@ def _host_changes(
     yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))
     old, new = older.facts.get(older_host + BEFORE_SUFFIX), newer.facts.get(newer_host + BEFORE_SUFFIX)
     if old and new:
-        yield from _fact_changes(old, new)
+        names = [name for name in old if isinstance(old[name], dict) and isinstance(new.get(name), dict)]
+        for name, before, after, _ in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
+            yield ConditionChange("fact", name, before, after, (), name != BOOT_ID_FACT)
     elif old or new:
         yield ConditionChange("fact", "facts of the host", "recorded" if old else None, "recorded" if new else None)
 
@@ -321,27 +322,12 @@ def _versions(run: RunRecord, alias: str) -> dict[str, str]:
     return {name: version for name, _, version in parts}
 
 
-def _fact_changes(old: Mapping[str, Fact], new: Mapping[str, Fact]) -> Iterator[ConditionChange]:
-    names = [name for name in old if isinstance(old[name], dict) and isinstance(new.get(name), dict)]
-    for name, before, after, _ in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
-        yield ConditionChange("fact", name, before, after, (), name != BOOT_ID_FACT)
-
-
 def _value_changes(
     category: ChangeCategory, old: Mapping[str, Any], new: Mapping[str, Any], informative: tuple[str, ...] = ()
 ) -> Iterator[ConditionChange]:
     for name in dict.fromkeys([*old, *new]):
         if old.get(name) != new.get(name):
             yield ConditionChange(category, name, old.get(name), new.get(name), (), name not in informative)
-
-
-def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]:
-    """Return the changes, joined into one if several hosts have the same change."""
-    merged: dict[str, ConditionChange] = {}
-    for change in changes:
-        key = repr(change._replace(host_roles=()))
-        merged[key] = change._replace(host_roles=(merged[key].host_roles if key in merged else ()) + change.host_roles)
-    return sorted(merged.values(), key=lambda c: ("host", "version", "fact").index(c.category))
 
 
 def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

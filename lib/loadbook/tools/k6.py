@@ -110,16 +110,13 @@ class K6(base.Tool):
         if workload.plan:
             argv = ["env", "K6_CSV_TIME_FORMAT=unix_micro", *argv, f"--summary-export={SUMMARY_FILE}"]
             argv += [f"--out=csv={POINTS_FILE}", "--insecure-skip-tls-verify"]
-            argv += [] if workload.rate_per_s else self._closed_options(workload, duration_s)
+            if not workload.rate_per_s:
+                requests = workload.requests
+                load = ["--duration", f"{duration_s:g}s"] if requests is None else ["--iterations", str(requests)]
+                argv += ["--vus", str(workload.connections), *load]
         for name, value in self._environment(workload, target, duration_s).items():
             argv += ["-e", f"{name}={value}"]
         return [*argv, *workload.extra, SCRIPT_FILE]
-
-    def _closed_options(self, workload: Workload, duration_s: float) -> list[str]:
-        load = ["--duration", f"{duration_s:g}s"]
-        if workload.requests is not None:
-            load = ["--iterations", str(workload.requests)]
-        return ["--vus", str(workload.connections), *load]
 
     def _environment(self, workload: Workload, target: Target, duration_s: float) -> dict[str, str]:
         """Return the variables that the script reads; CONNECTIONS are users."""
@@ -173,14 +170,17 @@ class K6(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one run from the points of its requests, else from its summary."""
         sources: dict[str, bytes | Path] = {**output.files, **output.paths}
-        sources.setdefault("stdout", _without_other_lines(output.stdout))
+        lines = line_patterns.clean_lines(output.stdout)
+        objects = find_objects(lines)  # without what the script printed around it
+        if len(objects) > 1:
+            raise ParseError("k6", "stdout", objects[1][0], "a second summary: two in one output")
+        sources.setdefault("stdout", objects[0][1].encode() if objects else output.stdout)
         kinds = {name: _kind(data) for name, data in sources.items()}
         summaries = [name for name in kinds if kinds[name] == "summary"]
         summary = _read_summary(summaries[0], sources[summaries[0]]) if summaries else None
         if points := [name for name in kinds if kinds[name] == "points"]:
             return _parse_points(points[0], sources[points[0]], summary, output)
         if summary is None:
-            lines = line_patterns.clean_lines(output.stdout)
             if not any(k6_text.FIRST_LINE.match(line) for line in lines):
                 raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
             text = k6_text.read_text(lines)
@@ -198,14 +198,6 @@ def offered_rate(argv: Sequence[str]) -> float | None:
     if not re.fullmatch(r"\d{1,9}", rate) or not re.fullmatch(r"[1-9]\d{0,3}s", unit):
         return None
     return int(rate) / int(unit.removesuffix("s"))
-
-
-def _without_other_lines(stdout: bytes) -> bytes:
-    """Return the JSON object on stdout without what the script printed around it; stdout itself without an object."""
-    objects = find_objects(line_patterns.clean_lines(stdout))
-    if len(objects) > 1:
-        raise ParseError("k6", "stdout", objects[1][0], "a second summary: two in one output")
-    return objects[0][1].encode() if objects else stdout
 
 
 def _kind(data: bytes | Path) -> str | None:
@@ -318,7 +310,9 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
         timed += values.time_rows("latency_intended", INTENDED_METRIC)
         rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
-    doubts += _class_doubts(attempts, 0 if own else failed)
+    if failed and not own:
+        text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
+        doubts.append(("failed_unknown", text))
     if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
         text = f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
         doubts.append(("coarse_times", text))
@@ -328,12 +322,6 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
 def _step_s(row: Measurement) -> float:
     """Return the step in which a text prints a time, in seconds; 0 for a time that is not of a text."""
     return k6_text.step_s(row.text) if row.text else 0.0
-
-
-def _class_doubts(attempts: int, failed: int) -> Iterator[tuple[str, str]]:
-    if failed:
-        text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
-        yield "failed_unknown", text
 
 
 def _duration_from_rate(values: _Values, attempts: int) -> float | None:

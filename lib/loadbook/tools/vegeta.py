@@ -293,7 +293,10 @@ def _summary_report(
     """
     answers, attempts = {code: n for code, n in statuses.items() if code}, sum(statuses.values())
     unanswered = attempts - sum(answers.values())
-    failures, rate_per_s = _failures(messages, unanswered), offered_per_s(output.argv)
+    # messages have no counts: of several classes, it is not known how many attempts each has
+    classes = {error_class(text, FAILURE_PATTERNS) for text in messages if not re.match(r"\d{3} ", text)}
+    failures = {classes.pop(): unanswered} if unanswered and len(classes) == 1 else {}
+    rate_per_s = offered_per_s(output.argv)
     rows = [*request_rows.status_rows(answers, failures, unanswered, seconds, rate_per_s)]
     if option(output.argv, "max-body") != "0":
         rows.append(Measurement("bytes_read", "count", bytes_read, "B", str(bytes_read)))
@@ -354,12 +357,6 @@ def _read_report(file: str, data: bytes) -> dict[str, Any]:
 
 def _epoch_s(report: Mapping[str, Any], key: str) -> float:
     return datetime.fromisoformat(report[key]).timestamp()
-
-
-def _failures(messages: Sequence[str], unanswered: int) -> dict[str, int]:
-    """Return {class: attempts without an answer}; {} if their messages (without counts) are of several classes."""
-    classes = {error_class(text, FAILURE_PATTERNS) for text in messages if not re.match(r"\d{3} ", text)}
-    return {classes.pop(): unanswered} if unanswered and len(classes) == 1 else {}
 
 
 def _report_doubts(attempts: int, unanswered: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:

@@ -9,14 +9,13 @@ latency.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import (
     MonitorRecord,
-    ServiceRecord,
     clock_error_s,
     measurement_spans,
 )
@@ -98,24 +97,19 @@ def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
             continue
         monitor = monitor_of(evidence, host)
         busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
-        if not busy:
+        if not monitor or not busy:
             yield evidence.unchecked("driver_saturated", "no CPU trace of the driver", host)
             continue
-        used = _load_cpu_use(evidence, monitor) if monitor else None
+        sharing = [m.host for m in evidence.monitors_sharing_cpus(monitor) if m.host in driver_hosts(evidence)]
+        watched = [mean for name in sharing for mean in evidence.trace_means(name, "process_cpu").values()]
+        used = sum(watched) if watched else None
         yield from list(_busiest_cpu_hit(evidence, host, busy, used)) or _thread_hit(evidence, host)
-
-
-def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
-    """Return how many CPUs were used by a driver's processes and others that share its CPUs; None if not known."""
-    sharing, load_hosts = evidence.monitors_sharing_cpus(monitor), {monitor.host, *driver_hosts(evidence)}
-    means = (evidence.trace_means(m.host, "process_cpu") for m in sharing if m.host in load_hosts)
-    watched = [mean for by_process in means for mean in by_process.values()]
-    return sum(watched) if watched else None
 
 
 def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[RuleHit]:
     """Judge a driver's busiest CPU: invalid if filled by the load generator itself, a doubt if filled by others.
 
+    `used`: CPUs used by the load, also from other drivers that share these CPUs; None if not known.
     Services that share the driver's CPUs fill them as they should; that they share them is the doubt `shared_cores`.
     CPU time of other programs is the doubt `foreign_cpu`.
     """
@@ -151,25 +145,19 @@ def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
     boots = evidence.record.boot_ids
     if not evidence.record.services:
         yield evidence.unchecked("shared_cores", "it is not recorded where the service ran")
-    for host in driver_hosts(evidence):
-        monitor = monitor_of(evidence, host)
-        for service in evidence.record.services:
-            if host not in boots or service.host not in boots:
-                yield evidence.unchecked("shared_cores", "a boot id is not known", host)
-            elif boots[host] == boots[service.host] and monitor is None:
-                yield evidence.unchecked("shared_cores", "the driver's CPU mask is not known", host)
-            elif boots[host] == boots[service.host] and monitor:
-                yield from _shared_cpu_hit(evidence, monitor, service)
-
-
-def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[RuleHit]:
-    monitor, driver_cpus = monitor_of(evidence, service.host), set(driver.cpus)
-    service_cpus = set(service.cpus) or set(monitor.cpus if monitor else ())
-    shared = sorted(driver_cpus & service_cpus)
-    if shared or not driver_cpus or not service_cpus:
-        which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
-        observation = f"the driver and {service.service} run on one machine ({which})"
-        yield evidence.hit("shared_cores", "doubt", observation, driver.host)
+    for host, service in product(driver_hosts(evidence), evidence.record.services):
+        driver, server = monitor_of(evidence, host), monitor_of(evidence, service.host)
+        if host not in boots or service.host not in boots:
+            yield evidence.unchecked("shared_cores", "a boot id is not known", host)
+        elif boots[host] == boots[service.host] and driver is None:
+            yield evidence.unchecked("shared_cores", "the driver's CPU mask is not known", host)
+        elif boots[host] == boots[service.host] and driver:
+            driver_cpus, service_cpus = set(driver.cpus), set(service.cpus) or set(server.cpus if server else ())
+            shared = sorted(driver_cpus & service_cpus)
+            if shared or not driver_cpus or not service_cpus:
+                which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
+                observation = f"the driver and {service.service} run on one machine ({which})"
+                yield evidence.hit("shared_cores", "doubt", observation, host)
 
 
 def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:

@@ -13,7 +13,7 @@ from typing import Any
 from loadbook.core.units import format_percent, shorten_list
 from loadbook.modes.base import mode_of_record
 from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
-from loadbook.store.trial_record import ServiceRecord, TrialRecord
+from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
 
@@ -223,7 +223,9 @@ def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iter
     ] = {}  # a trial may have been looked at before the last one came up
     for record in records:
         for service in record.services:
-            workers, cpus = service.workers, _given_cpus(study, record, service)
+            workers = service.workers
+            quota = study.setting(record.treatment, service.role).cpu_quota if service.role in study.roles else None
+            cpus = min((given for given in (len(service.cpus), quota) if given), default=None)
             if workers and workers.automatic and cpus is not None and workers.count > ceil(cpus):
                 group = service.role, service.service, workers.setting, cpus, record.treatment
                 most[group] = max(workers.count, most.get(group, 0))
@@ -239,12 +241,6 @@ def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iter
         yield rule_hit("more_workers_than_cpus", "doubt", "; ".join(shorten_list(lines, MAX_WARNINGS)))
 
 
-def _given_cpus(study: Study, record: TrialRecord, service: ServiceRecord) -> float | None:
-    """Return the CPUs given to a service by a mask or a quota, whichever is less; None if it has neither."""
-    quota = study.setting(record.treatment, service.role).cpu_quota if service.role in study.roles else None
-    return min((given for given in (len(service.cpus), quota) if given), default=None)
-
-
 def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
     """Compare the state of each host before a trial with its state before the first trial of the block."""
     for _, block in groupby(sorted(records, key=attrgetter("block", "slot")), key=attrgetter("block")):
@@ -257,21 +253,17 @@ def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Ite
 def _exceeded_limits(
     study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float]
 ) -> Iterator[RuleHit]:
-    state, limits = record.reset[host], study.validity
+    state, limits, boot = record.reset[host], study.validity, record.boot_ids.get(host)
+    # hosts with the same boot id are one machine, whose CPUs are known from all their masks
+    monitors = [m for m in record.monitors if m.host == host or (boot and record.boot_ids.get(m.host) == boot)]
+    machine_cpus = {cpu for monitor in monitors for cpu in monitor.cpus}
     for name, description, allowed in (
         ("time_wait", "sockets in TIME-WAIT", limits.time_wait_increase),
         ("conntrack", "conntrack entries", limits.rest_conntrack),
         ("open_files", "open files", limits.rest_open_files),
-        ("load1", "load", limits.rest_load * _machine_cpu_count(record, host)),
+        ("load1", "load", limits.rest_load * max(1, len(machine_cpus))),
     ):
         if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
             observation = f"{state[name]:,.6g} {description} before the trial"
             observation += f", {block_start[name]:,.6g} at the start of block {record.block}"
             yield rule_hit("not_at_rest", "doubt", observation, record, host=host)
-
-
-def _machine_cpu_count(record: TrialRecord, host: str) -> int:
-    """Return the number of known CPUs of a host's machine: the masks of all hosts with the same boot id."""
-    boot = record.boot_ids.get(host)
-    monitors = [m for m in record.monitors if m.host == host or (boot and record.boot_ids.get(m.host) == boot)]
-    return max(1, len({cpu for monitor in monitors for cpu in monitor.cpus}))

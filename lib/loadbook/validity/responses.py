@@ -148,7 +148,13 @@ def little_law(evidence: Evidence) -> Iterator[RuleHit]:
     elif requests < MIN_REQUESTS_PER_CONNECTION * connections or duration < MIN_DURATION_S:
         yield evidence.unchecked("little_law", "too few requests on each connection")
     else:
-        yield from _concurrency_hit(evidence, rate, mean + float(workload.get("think_time_s") or 0.0), connections)
+        cycle_s = mean + float(workload.get("think_time_s") or 0.0)
+        busy = rate * cycle_s
+        if abs(busy / connections - 1) > evidence.thresholds.little_tolerance:
+            share = format_percent(busy / connections, 0, signed=False)
+            observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections"
+            observation += f" at work, {share} of the {connections:,.0f} asked for"
+            yield evidence.hit("little_law", "doubt", observation)
 
 
 def _mean_latency(evidence: Evidence) -> float | None:
@@ -160,14 +166,6 @@ def _mean_latency(evidence: Evidence) -> float | None:
     weighted = [(m, n) for m, n in zip(means, counts, strict=True) if m is not None and n is not None]
     weight = sum(n for _, n in weighted)
     return sum(m * n for m, n in weighted) / weight if weight and len(weighted) == len(hosts) else None
-
-
-def _concurrency_hit(evidence: Evidence, rate: float, cycle_s: float, connections: float) -> Iterator[RuleHit]:
-    busy = rate * cycle_s
-    if abs(busy / connections - 1) > evidence.thresholds.little_tolerance:
-        share = format_percent(busy / connections, 0, signed=False)
-        observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections at work"
-        yield evidence.hit("little_law", "doubt", f"{observation}, {share} of the {connections:,.0f} asked for")
 
 
 def _concurrent_streams(evidence: Evidence) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent, pluralize
-from loadbook.core.validity_rules import doubt_rule, rule_advice
+from loadbook.core.validity_rules import doubt_rule
 from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
@@ -116,13 +116,12 @@ def check_trial(
     covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
     if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's
         covered.add("offered_shortfall")
-    return hits + [_parser_hit(record, name, message) for name, message in doubts if name not in covered]
-
-
-def _parser_hit(record: TrialRecord, name: str, message: str) -> RuleHit:
-    rule = doubt_rule(name)
-    level = rule.level if rule.level in ("invalid", "note") else "doubt"
-    return RuleHit(rule.name, level, record.trial, record.treatment, None, message + rule_advice(rule.name))  # type: ignore[arg-type]
+    for name, message in doubts:
+        if name not in covered:
+            rule = doubt_rule(name)
+            level = rule.level if rule.level in ("invalid", "note") else "doubt"
+            hits.append(rule_hit(rule.name, level, message, record))  # type: ignore[arg-type]
+    return hits
 
 
 def check_run(

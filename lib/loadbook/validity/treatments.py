@@ -27,9 +27,11 @@ def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Ite
             continue
         name = _arm_name(study, first)
         difference = response_difference(_response_sizes(own_records), _response_sizes(base_records), name)
+        contents = [[r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)]
+        is_constant = all(len(digests) >= MIN_DIGEST_TRIALS and len(set(digests)) == 1 for digests in contents)
         if difference:
             yield treatment_hit("arms_answer_differently", "invalid", treatment, difference)
-        elif _contents_differ(own_records, base_records):
+        elif is_constant and contents[0][0] != contents[1][0]:
             observation = f"it sends other bytes than {name}, of the same number"
             yield treatment_hit("arms_answer_differently", "doubt", treatment, observation)
 
@@ -40,16 +42,6 @@ def _arm_name(study: Study, arm: str) -> str:
 
 def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
     return [(r.response_before.status, r.response_before.bytes) for r in records if r.response_before]
-
-
-def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
-    """Return whether each arm always sends the same content and the contents differ."""
-    own_digests, base_digests = (
-        [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
-    )
-    constant = len(set(own_digests)) == len(set(base_digests)) == 1
-    trials = min(len(own_digests), len(base_digests))
-    return constant and trials >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
 
 
 def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
@@ -159,7 +151,10 @@ def _same_bytes(
 ) -> Iterator[RuleHit]:
     """Find a variable that must change the bytes per response, but did not; `medians` are by treatment and tool."""
     reference = study.baseline_of(treatment)
-    settings = _settings_that_change_bytes(study, treatment, reference, changes)
+    levels = _changed_levels(study, treatment, reference)
+    factors = {name: study.factors[name] for name in levels if study.factors[name].of == "vars"}
+    keys = {n: (study.setting(treatment, f.role).service or "", f.var or n) for n, f in factors.items()}
+    settings = [levels[name] for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
     if not settings:
         return
     pairs = [(medians.get((treatment, tool)), medians.get((reference, tool))) for tool in tools]
@@ -171,13 +166,6 @@ def _same_bytes(
         came = f"{own:,.1f} came per response, {_arm_name(study, reference)} {base:,.1f}"
         observation = f"{', '.join(settings)} should change the bytes of a response: {came}"
         yield treatment_hit("treatment_not_exercised", "doubt", treatment, observation)
-
-
-def _settings_that_change_bytes(study: Study, treatment: str, reference: str, changes: Changes) -> list[str]:
-    levels = _changed_levels(study, treatment, reference)
-    factors = {name: study.factors[name] for name in levels if study.factors[name].of == "vars"}
-    keys = {n: (study.setting(treatment, f.role).service or "", f.var or n) for n, f in factors.items()}
-    return [levels[name] for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
 
 
 def _bytes_per_response(

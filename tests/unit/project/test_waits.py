@@ -20,7 +20,7 @@ BY_KEYWORD = {
 WITHOUT_ARGUMENT = {"wait", "join", "result", "communicate", "acquire", "exception"}
 # methods that need what is not in the call: a time-out set before on the channel or socket
 NEED_A_TIMEOUT = {"recv", "recv_stderr", "recv_exit_status", "accept", "sendall", "send", "open_session", "recvfrom",
-                  "open_sftp_client", "open_channel", "exec_command", "connect", "request"}  # fmt: skip
+                  "sftp", "open_channel", "exec_command", "connect", "request"}  # fmt: skip
 # a variable that takes a value; a function of ours with a limit that it cannot be called without
 OTHERS = {"var.accept", "self.vars[name].accept", "http.open_channel"}
 
@@ -29,7 +29,7 @@ CHANNEL = "its channel or socket was given a time-out before"
 BOUNDED = "what it waits for is a call that has its own limit, or work on bytes that are there"
 # (file, what is called) -> why it is limited all the same
 ALLOWED = {
-    ("hosts/session.py", "transport.open_sftp_client"): f"channel_timeout; {DOG}",
+    ("hosts/session.py", "connection.sftp"): f"channel_timeout; {DOG}",
     ("hosts/remote.py", "session.transport.join"): "a daemon thread of its own, which lives as long as the connection",
     ("hosts/logins.py", "agent.connect"): CHANNEL,
     ("hosts/logins.py", "connection.connect"): CHANNEL,

@@ -81,19 +81,13 @@ def _outcome(rows: TrialRows, capacity: CapacityRecord, metric: str, offered: in
     times = rows.times_us.get(metric, Counter())
     if errors is None or (not times and totals.get("requests")):
         return None
-    ordered = sorted(times)
-    counts = _without_fastest([times[us] for us in ordered], int(totals.get("errors_status") or 0))
+    ordered, counts = sorted(times), list[int]()
+    failed = int(totals.get("errors_status") or 0)  # for these the fastest times are left out
+    for us in ordered:
+        taken = min(times[us], failed)
+        failed -= taken
+        counts.append(times[us] - taken)
     return objective.outcome(offered, int(errors), ordered, counts)
-
-
-def _without_fastest(counts: Sequence[int], number: int) -> list[int]:
-    """Return ascending times' counts without the first `number` of them."""
-    left: list[int] = []
-    for count in counts:
-        taken = min(count, number)
-        number -= taken
-        left.append(count - taken)
-    return left
 
 
 def capacity_of(probes: Sequence[ProbeRecord]) -> float | None:

@@ -29,7 +29,6 @@ from loadbook.modes.capacity.run_probe import Probe
 from loadbook.modes.capacity.spec import CapacityObjective, offered_requests
 from loadbook.modes.capacity.spec_search import (
     MAX_FAILED_BLOCKS,
-    Bracket,
     Exploration,
     OneRate,
     RateSearch,
@@ -82,7 +81,10 @@ class SearchedArm:
 
     def conclude(self) -> None:
         """Fill in the trial's record: that of the probe at capacity, or of the search that failed."""
-        shown = _probe_at_capacity(self.capacity.probes)
+        counted = [probe for probe in self.capacity.probes if probe.counts]
+        met = [probe for probe in counted if probe.missed is None]
+        highest = max(met, key=lambda probe: probe.rate_per_s, default=None)
+        shown = highest or min(counted, key=lambda probe: probe.rate_per_s, default=None)
         self.capacity.capacity_per_s = None if self.has_failed else capacity_of(self.capacity.probes)
         failure = (self.record.status, self.record.reason) if self.has_failed else None
         if shown is not None:
@@ -90,15 +92,6 @@ class SearchedArm:
         self.record.status, self.record.reason = failure or ("ok", None)
         self.record.capacity = self.capacity
         self.record.duration_s = round(sum(own.duration_s or 0.0 for own in self._records.values()), 4)
-
-
-def _probe_at_capacity(probes: Sequence[ProbeRecord]) -> ProbeRecord | None:
-    """Return the probe of the highest rate that met the objective, else of the lowest rate; None if none counts."""
-    counted = [probe for probe in probes if probe.counts]
-    met = [probe for probe in counted if probe.missed is None]
-    if met:
-        return max(met, key=lambda probe: probe.rate_per_s)
-    return min(counted, key=lambda probe: probe.rate_per_s) if counted else None
 
 
 def _in_folder(record: TrialRecord, folder: str) -> TrialRecord:
@@ -157,27 +150,28 @@ class CapacityBlock:
             arm.conclude()
 
     def _search(self) -> None:
-        """Search the capacity of every treatment."""
-        explored = self._explore([arm for arm in self._alive() if not self.known[arm.planned.treatment]])
-        if not self._alive():
-            return
-        bracket = common_bracket(self.known.values(), explored)
-        searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
-        for arm, search in searches.items():
-            if search.bound and not arm.has_failed:
-                arm.fail("invalid", _bound_text(arm, search))
-
-    def _alive(self) -> list[SearchedArm]:
-        return [arm for arm in self.attempts if not arm.has_failed]
-
-    def _explore(self, arms: Sequence[SearchedArm]) -> list[Bracket]:
-        """Return the brackets of arms whose capacity is not known; an arm that no rate met, or every rate, fails."""
-        starts = {arm: arm.workload.rate_per_s or 1.0 for arm in arms}
+        """Search the capacity of every treatment, after an exploration of those whose capacity is not known."""
+        unknown = [arm for arm in self._alive() if not self.known[arm.planned.treatment]]
+        starts = {arm: arm.workload.rate_per_s or 1.0 for arm in unknown}
         explored = explore(starts, lambda begun: self._in_rounds(begun, "exploration"))
         for arm, exploration in explored.items():
             if exploration.bracket is None and not arm.has_failed:
                 arm.fail("invalid", self._no_bracket_text(exploration, arm))
-        return [one.bracket for arm, one in explored.items() if one.bracket and not arm.has_failed]
+        if not self._alive():
+            return
+        brackets = [one.bracket for arm, one in explored.items() if one.bracket and not arm.has_failed]
+        bracket = common_bracket(self.known.values(), brackets)
+        searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
+        for arm, search in searches.items():
+            if search.bound and not arm.has_failed:
+                tried = [probe.rate_per_s for probe in arm.capacity.probes if probe.counts and probe.phase == "search"]
+                ends = f"{min(tried):,g} to {max(tried):,g} requests/s"
+                outcome = "met" if search.bound == "at least" else "missed"
+                text = f"every rate from {ends} {outcome} the objective, far from the capacities of the blocks before"
+                arm.fail("invalid", text)
+
+    def _alive(self) -> list[SearchedArm]:
+        return [arm for arm in self.attempts if not arm.has_failed]
 
     def _in_rounds(self, searches: Mapping[SearchedArm, Search], phase: SearchPhase) -> dict[SearchedArm, Search]:
         """Make the probes of all arms round by round until every search has ended, and return the searches."""
@@ -233,20 +227,16 @@ class CapacityBlock:
         if probe.missed == "errors":
             return "missed the objective: too many errors"
         if probe.missed == "rate":
-            return f"missed the objective: {self._answers_text(arm, probe)}"
+            load = self.objective.probe_load(arm.workload, probe.rate_per_s)
+            offered = offered_requests(probe.rate_per_s, load.duration_s)
+            in_time = round((probe.share_within or 0.0) * offered)
+            least = format_percent(LEAST_ACHIEVED, decimals=0, signed=False)
+            limits = f"within {1000 * self.objective.within_s:g} ms, and fewer than {least} at all"
+            return f"missed the objective: {in_time:,} of {offered:,} offered requests were answered {limits}"
         took_ms, limit_ms = 1000 * self.objective.time_s(probe.margin or 0.0), 1000 * self.objective.within_s
         verb = "met" if probe.missed is None else "missed"
         answered = f"{self.objective.share_text} answered within {took_ms:.3g} ms"
         return f"{verb} the objective: {answered}, limit {limit_ms:g} ms"
-
-    def _answers_text(self, arm: SearchedArm, probe: ProbeRecord) -> str:
-        """Return a text on a probe with too few answers: how many of how many that were offered came in time."""
-        load = self.objective.probe_load(arm.workload, probe.rate_per_s)
-        offered = offered_requests(probe.rate_per_s, load.duration_s)
-        in_time = round((probe.share_within or 0.0) * offered)
-        least = format_percent(LEAST_ACHIEVED, decimals=0, signed=False)
-        limits = f"within {1000 * self.objective.within_s:g} ms, and fewer than {least} at all"
-        return f"{in_time:,} of {offered:,} offered requests were answered {limits}"
 
     def _no_bracket_text(self, exploration: Exploration, arm: SearchedArm) -> str:
         """Return the reason why an arm's capacity was not found, with a remedy."""
@@ -266,14 +256,6 @@ def _margin_of_times(probe: ProbeRecord) -> float | None:
     """Return the margin of a probe if it was missed by its times, and these are not beyond all measure."""
     is_known = probe.missed == "latency" and probe.margin is not None and abs(probe.margin) < MOST_MARGIN
     return probe.margin if is_known else None
-
-
-def _bound_text(arm: SearchedArm, search: RateSearch) -> str:
-    """Return the reason why a search that never saw the other outcome has found no capacity."""
-    tried = [probe.rate_per_s for probe in arm.capacity.probes if probe.counts and probe.phase == "search"]
-    ends = f"{min(tried):,g} to {max(tried):,g} requests/s"
-    outcome = "met" if search.bound == "at least" else "missed"
-    return f"every rate from {ends} {outcome} the objective, far from the capacities of the blocks before"
 
 
 def _met_text(arm: SearchedArm) -> str:

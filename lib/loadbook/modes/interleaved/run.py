@@ -43,9 +43,14 @@ class InterleavedBlocks(BlockRunner[InterleavedBlock]):
 
     def use_results(self, block: InterleavedBlock) -> None:
         """Take over the lengths that the first block has chosen."""
-        if self.by_latency is None and block.by_latency:
-            self.by_latency = block.by_latency
-            self.on_event(Progress("note", _turns_text(block)))
+        if self.by_latency is not None or not block.by_latency:
+            return
+        self.by_latency, study = block.by_latency, block.testbed.plan.study
+        slices_ms = dict.fromkeys(f"{1000 * own.slice_s:g}" for own in lengths_of_run(study, self.by_latency))
+        turns = f"slices of {join_words(list(slices_ms))} ms with gaps of {1000 * self.by_latency.gap_s:g} ms"
+        latency = f"{1000 * (block.latency_s or 0.0):.2g} ms on average"
+        slowest = f"the slowest of {len(block.attempts)} arms answers in {latency}"
+        self.on_event(Progress("note", f"interleaved: {turns}, as {slowest}"))
 
 
 def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
@@ -59,16 +64,6 @@ def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
         if is_published and (record := read_trial(folder).interleaved) is not None:
             return SliceLengths(record.slice_s, record.gap_s)
     return None
-
-
-def _turns_text(block: InterleavedBlock) -> str:
-    assert block.by_latency is not None
-    latency_ms, study = 1000 * (block.latency_s or 0.0), block.testbed.plan.study
-    slices_ms = dict.fromkeys(f"{1000 * lengths.slice_s:g}" for lengths in lengths_of_run(study, block.by_latency))
-    return (
-        f"interleaved: slices of {join_words(list(slices_ms))} ms with gaps of {1000 * block.by_latency.gap_s:g} ms, "
-        f"as the slowest of {len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
-    )
 
 
 class InterleavedRun(PlainRun):

@@ -220,9 +220,15 @@ class InterleavedBlock:
         return best
 
     def _choose_lengths(self, latency_s: float, clocks: Mapping[str, ClockRecord]) -> SliceLengths:
-        """Return the lengths for a latency and the drivers' clocks, or those of the block that is played back."""
-        if replayed := self._replayed_lengths():
-            return replayed
+        """Return the lengths for a latency and the drivers' clocks.
+
+        Of a block that is played back they are the recorded ones, and its latency is taken over.
+        """
+        recorded = self.driver.recorded_file(RECORD_NAME)
+        replayed = TrialRecord.model_validate_json(recorded).interleaved if recorded else None
+        if replayed is not None:
+            self.latency_s = replayed.latency_s
+            return SliceLengths(replayed.slice_s, replayed.gap_s)
         error_s = clock_error_s(self.testbed.drivers, clocks)
         if lengths := slices_for_latency(latency_s, error_s):
             return lengths
@@ -240,15 +246,6 @@ class InterleavedBlock:
             if arm in arms:
                 leaders.setdefault(self._alive[arm].record.services[number].host, {})[arm, number] = cpu.leader
         return leaders
-
-    def _replayed_lengths(self) -> SliceLengths | None:
-        """Return the lengths of the block that is played back, and take its latency over; None for live hosts."""
-        recorded = self.driver.recorded_file(RECORD_NAME)
-        replayed = TrialRecord.model_validate_json(recorded).interleaved if recorded else None
-        if replayed is None:
-            return None
-        self.latency_s = replayed.latency_s
-        return SliceLengths(replayed.slice_s, replayed.gap_s)
 
     def _check_idle_timeouts(self, by_latency: SliceLengths) -> None:
         """Raise PlainTrialsError if a service would close connections while their load generator is stopped."""

@@ -127,10 +127,11 @@ class BlockLoad:
             return
         planned_s = sum(attempt.workload.warmup_s for attempt in arms.values())
         self.testbed.on_phase("warm-up", planned_s)
+        in_folder = ("/bin/sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')  # $0: the arm's folder
         jobs: dict[str, Job] = {}
         for host in self.drivers:
             steps = tuple(
-                _step_in_folder(arm, attempt.load.warmup_step(attempt.load.shares[host.alias]))
+                (*in_folder, f"arm{arm}", *attempt.load.warmup_step(attempt.load.shares[host.alias]))
                 for arm, attempt in warm.items()
             )
             lease_s = planned_s + GRACE_S + LEASE_EXTRA_S
@@ -284,8 +285,3 @@ def _all_files(arms: Arms, alias: str) -> dict[str, bytes]:
         for arm, attempt in arms.items()
         for name, data in attempt.load.tool.extra_files(attempt.load.shares[alias]).items()
     }
-
-
-def _step_in_folder(arm: int, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a job step that runs a command in the arm's folder."""
-    return ("/bin/sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"', f"arm{arm}", *argv)

@@ -110,18 +110,15 @@ def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
 def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[CheckResult]:
     """Check memory and ports of all arms on the connected `hosts`; those of a dry run's testbed are not connected."""
     for alias, host in hosts.items():
-        yield _check_memory(arms_on_host(testbed, alias), host)
+        need, available = arms_on_host(testbed, alias), available_bytes(host)
+        if available is None or available >= need.memory_bytes:
+            yield CheckResult(host.alias, "memory", "ok", need.text)
+            continue
+        text = f"{need.text}, may need more than host {host.alias} has available, {format_bytes(available)}"
+        yield CheckResult(host.alias, "memory", "doubt", text, PLAIN_HINT)
     for (client, server), ports in ports_of_later_arms(testbed).items():
         if client in hosts and server in hosts:
             yield _check_ports(hosts[client], hosts[server], ports)
-
-
-def _check_memory(need: ArmsOnHost, host: Host) -> CheckResult:
-    available = available_bytes(host)
-    if available is None or available >= need.memory_bytes:
-        return CheckResult(host.alias, "memory", "ok", need.text)
-    text = f"{need.text}, may need more than host {host.alias} has available, {format_bytes(available)}"
-    return CheckResult(host.alias, "memory", "doubt", text, PLAIN_HINT)
 
 
 def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> CheckResult:

@@ -35,7 +35,11 @@ class ErrorsFigure(base.ReportFigure):
     def __init__(self, analysis: Analysis, errors: pd.DataFrame, requests: pd.DataFrame) -> None:
         self.analysis, self.errors = analysis, errors
         self.names, self.rows = base.treatment_names(analysis), base.rows_in_reading_order(analysis)
-        self.trials = _error_rates(errors, requests)
+        trials = errors.merge(requests[["trial", "value"]], on="trial", how="left", suffixes=("", "_requests"))
+        trials = trials[trials["value"].notna()]
+        # of trials with an error count, `value` is errors per 100,000 requests
+        rate = PER * trials["value"] / trials["value_requests"].clip(lower=1).fillna(1)
+        self.trials = trials.assign(value=rate.clip(upper=PER), place=block_places(trials["block"]))
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis) -> Self:
@@ -60,10 +64,15 @@ class ErrorsFigure(base.ReportFigure):
         return drawing
 
     def _row(self, row: AnalysisRow) -> Row:
-        style = _STYLES.get(row.errors.kind, palette.BASELINE)
+        kind, style = row.errors.kind, _STYLES.get(row.errors.kind, palette.BASELINE)
         own = self.trials[self.trials["treatment"] == row.treatment]
         colour = palette.DOUBT_TEXT if row.errors.by_class.get(DRIVER_CLASS) else style.text
-        summary = Cell(base.fold(_summary_text(row.errors), SUMMARY_LETTERS), colour=colour, size=base.SMALL_PT)
+        text = f"{row.errors.trials_with_errors} of {row.errors.trials}"
+        if kind in _STYLES:
+            word = kind if kind == "undecided" else f"{kind} errors"
+            text = f"{style.glyph} {word}: {text}"
+        text = "; ".join(filter(None, [text, ", ".join(_class_counts(row.errors))]))
+        summary = Cell(base.fold(text, SUMMARY_LETTERS), colour=colour, size=base.SMALL_PT)
         name = Cell(base.fold(self.names[row.treatment], NAME_LETTERS, 3), bold=row.kind == "treatment")
         return Row(name, (summary,), lambda panels, y: draw_trials(panels, y, own, style))
 
@@ -99,23 +108,6 @@ class ErrorsFigure(base.ReportFigure):
             trials = f"{row.errors.trials_with_errors} of {row.errors.trials} trials with errors"
             rows.append(f"{self.names[row.treatment]}: {trials}{classes}")
         return "Errors per trial.", f"{'. '.join(rows)}."
-
-
-def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """Return trials with an error count, their `value` (errors per 100,000 requests) and `place` by block."""
-    trials = errors.merge(requests[["trial", "value"]], on="trial", how="left", suffixes=("", "_requests"))
-    trials = trials[trials["value"].notna()]
-    rate = PER * trials["value"] / trials["value_requests"].clip(lower=1).fillna(1)
-    return trials.assign(value=rate.clip(upper=PER), place=block_places(trials["block"]))
-
-
-def _summary_text(errors: ErrorSummary) -> str:
-    """Return the text of a row: verdict on errors, number of trials with errors, errors by class."""
-    text = f"{errors.trials_with_errors} of {errors.trials}"
-    if errors.kind in _STYLES:
-        word = errors.kind if errors.kind == "undecided" else f"{errors.kind} errors"
-        text = f"{_STYLES[errors.kind].glyph} {word}: {text}"
-    return "; ".join(filter(None, [text, ", ".join(_class_counts(errors))]))
 
 
 def _class_counts(errors: ErrorSummary) -> list[str]:

@@ -188,7 +188,11 @@ class LatencyDistributionFigure(base.ReportFigure):
         self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve], percentiles: Percentiles | None = None
     ) -> None:
         self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
-        counts = _counting_trials(percentiles or {})
+        counts: dict[str, int] = {}  # treatment -> valid trials, at the percentile that most of them have
+        for values, _ in (percentiles or {}).values():
+            usable = values[values["valid"] & (values["value"] > 0)]
+            for treatment, number in usable.groupby("treatment").size().items():
+                counts[str(treatment)] = max(int(number), counts.get(str(treatment), 0))
         self.medians = _median_profiles(percentiles or {}, set(curves), counts)
         self.trials = [number for name, number in counts.items() if name in self.medians]
         drawn = {name: (curve.shares_slower, curve.times_s) for name, curve in curves.items()} | self.medians
@@ -256,7 +260,9 @@ class LatencyDistributionFigure(base.ReportFigure):
         for name, (shares, times) in self.profiles.items():
             known = dict(zip(shares, times, strict=True))
             if curve := self.curves.get(name):
-                known = {share: _time_at(curve, share) for share in ALT_SHARES if share >= min(shares)}
+                points = list(zip(curve.shares_slower, curve.times_s, strict=True))
+                drawn = [share for share in ALT_SHARES if share >= min(shares)]
+                known = {share: next(t for s, t in points if s <= share * (1 + 1e-9)) for share in drawn}
             values = [f"p{100 - 100 * share:g} {format_duration(t)}" for share, t in known.items()]
             texts.append(f"{self.names[name]}: {', '.join(values)}")
         return "Latency by percentile.", f"{'; '.join(texts)}."
@@ -272,17 +278,3 @@ def _median_profiles(percentiles: Percentiles, others: set[str], counts: Mapping
                 points.setdefault(str(treatment), {})[round(1 - float(percentile[1:]) / 100, 9)] = float(own.median())
     known = {name: dict(sorted(own.items(), reverse=True)) for name, own in points.items() if name not in others}
     return {name: (tuple(own), tuple(own.values())) for name, own in known.items() if len(own) > 1}
-
-
-def _time_at(curve: ExceedanceCurve, share: float) -> float:
-    return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))
-
-
-def _counting_trials(percentiles: Percentiles) -> dict[str, int]:
-    """Return treatment -> its number of valid trials, at the percentile that most of them have."""
-    counts: dict[str, int] = {}
-    for values, _ in percentiles.values():
-        usable = values[values["valid"] & (values["value"] > 0)]
-        for treatment, number in usable.groupby("treatment").size().items():
-            counts[str(treatment)] = max(int(number), counts.get(str(treatment), 0))
-    return counts

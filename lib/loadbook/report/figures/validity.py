@@ -84,7 +84,10 @@ class ValidityFigure(base.ReportFigure):
     def results(self) -> list[RuleResult]:
         """The rows: evaluated rules and doubts reported by tools, ordered by worst level, then by number of hits."""
         problems = self.problems[self.problems["level"].isin(LEVELS)]
-        others = {n: _title_of(n) for n in sorted(set(problems["name"]) - set(self.titles))}
+        others: dict[str, str] = {}
+        for name in sorted(set(problems["name"]) - set(self.titles)):
+            text = base.drawable(name, "rule").replace("-", " ").replace("_", " ")
+            others[name] = text[:1].upper() + text[1:]
         by_rule, clean = dict(iter(problems.groupby("name"))), self._result("", problems.iloc[:0])  # most are clean
         results = [
             self._result(title, by_rule[name]) if name in by_rule else replace(clean, title=title)
@@ -111,7 +114,10 @@ class ValidityFigure(base.ReportFigure):
         slots = trials["slot"] if everywhere else trials.loc[trials["trial"].isin(unchecked["trial"]), "slot"]
         wholly = bool(reason) and hits.empty and not whole_run and len(slots) == len(trials)
         counts = self._counts_by_level(hits, whole_run, len(slots))
-        treatment = "" if whole_run else self._only_treatment(hits)
+        # a treatment is named if all hits, on at least two trials, are of it
+        name, *others = hits["treatment"].unique() if len(hits) else ("",)
+        is_common = bool(whole_run or others) or hits["trial"].nunique() < 2 or trials["treatment"].nunique() < 2
+        treatment = "" if is_common else base.drawable(self.labels.get(name, name), name)
         return RuleResult(title, level, hits, whole_run, reason, tuple(sorted(slots)), wholly, counts, treatment)
 
     def _counts_by_level(
@@ -127,13 +133,6 @@ class ValidityFigure(base.ReportFigure):
             wholly = hits.empty and unchecked == len(self.trials)
             counts.append(("unchecked", WORDS["unchecked"] + ("" if wholly else f": {unchecked}")))
         return tuple(counts)
-
-    def _only_treatment(self, hits: pd.DataFrame) -> str:
-        """Return the name of the treatment of at least two trials with hits, if they are all of one; else ""."""
-        name, *others = hits["treatment"].unique() if len(hits) else ("",)
-        if others or hits["trial"].nunique() < 2 or self.trials["treatment"].nunique() < 2:
-            return ""
-        return base.drawable(self.labels.get(name, name), name)
 
     def _draw(self) -> base.Drawing:
         drawing = RowsDrawing([self._row(one) for one in self.rows], [""], head_lines=0, key_in=HEAD_IN)
@@ -194,11 +193,6 @@ class ValidityFigure(base.ReportFigure):
         results = [f"{r.title}: {r.text({})}" for r in self.results if r.level]
         clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
         return "Validity rules by trial.", f"{'; '.join([*results, f'{clean} clean.'])}"
-
-
-def _title_of(name: str) -> str:
-    text = base.drawable(name, "rule").replace("-", " ").replace("_", " ")
-    return text[:1].upper() + text[1:]
 
 
 def _draw_result(panel: Axes, row: RuleResult, limits: tuple[float, float], y: float) -> None:
