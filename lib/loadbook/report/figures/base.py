@@ -32,7 +32,7 @@ LINE_SPACING = 1.25
 WIDTH_IN = 8.75
 LETTER_PT, SMALL_PT, SMALLEST_PT = 9.6, 9.0, 7.5
 _STYLE: dict[Any, Any] = {
-    "font.family": FONT, "svg.fonttype": "path", "svg.hashsalt": "loadbook", "text.parse_math": False,
+    "font.family": FONT, "svg.fonttype": "none", "svg.hashsalt": "loadbook", "text.parse_math": False,
     "axes.unicode_minus": True, "font.size": LETTER_PT, "axes.labelsize": LETTER_PT, "axes.titlesize": LETTER_PT,
     "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titley": 1.0, "axes.labelcolor": palette.SOFT,
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.facecolor": "none",
