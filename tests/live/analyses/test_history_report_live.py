@@ -24,7 +24,7 @@ def test_history_page_of_two_runs_has_figure_and_links(two, monkeypatch):
     printed = []
     (page,), failed = made(two, printed)
     assert failed == []
-    assert printed == [f"{STUDY}: notebook history, 2 runs"]
+    assert printed == ["notebook history, 2 runs"]
     html = page.read_text(encoding="utf-8")
     assert html.count("data:image/svg+xml,") == 1
     assert "<script" not in html
