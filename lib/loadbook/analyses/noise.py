@@ -18,7 +18,6 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity, pluralize
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
-from loadbook.modes.base import ALL
 from loadbook.modes.plain.stats import stats_of
 from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
@@ -34,7 +33,7 @@ from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER, sd_interval_factor
 from loadbook.stats.text import margin_text
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.tables import MEASURES_OF_KIND, RunData, read_table, trial_values
+from loadbook.store.tables import RunData, metric_keys, read_table, trial_values
 from loadbook.study.workload import Workload
 
 FALSE_ALARM_BLOCKS = 10
@@ -340,7 +339,7 @@ class NoisePage(Page):
 
     def data(self) -> pd.DataFrame:
         """Return what so many blocks detect, and the scatter of trials, as ratios; one row per number of blocks."""
-        record, metric, unknown = self.record, get_metric(self.metric), math.nan
+        record, unknown = self.record, math.nan
         designs = [power.DesignPrecision(blocks, unknown, unknown, unknown) for blocks in power.PRECISION_BLOCKS]
         low, high = record.noise.cv_interval if record else (unknown, unknown)
         needed = record.blocks_needed if record else None
@@ -348,7 +347,7 @@ class NoisePage(Page):
             margin=self.analysis.margin, blocks_needed=needed.blocks if needed else unknown,
             scatter=record.noise.cv if record else unknown, low=low, high=high,
             trials=record.noise.trials if record else unknown, treatments=", ".join(aa_arms(self.run_data.study)),
-            metric=self.metric, statistic=metric.default_statistic, measures=MEASURES_OF_KIND.get(metric.kind, ALL),
+            **metric_keys(self.metric),
         )  # fmt: skip
 
     @cached_property

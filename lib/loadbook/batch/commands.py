@@ -7,12 +7,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loadbook.store.paths import Layout
 
 Message = dict[str, Any]
+LAST_KINDS = ("ran", "reported", "failed", "stopped")  # of the last message of a command
+# seconds in which a command must end after it was interrupted or has printed its last message
+EXIT_TIMEOUT_S = 60.0
+
+
+def command_arguments(command: str, study: str, options: Mapping[str, Any], others: Sequence[str] = ()) -> list[str]:
+    """Return the words of a command on a study; an option whose value is None is left out."""
+    given = [[name, str(value)] for name, value in options.items() if value is not None]
+    return [command, *others, *(word for pair in given for word in pair), "--", study]
 
 
 def start_command(layout: Layout, arguments: Sequence[str], **streams: Any) -> subprocess.Popen[str]:

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loadbook.batch.commands import Message, parse_messages, start_command
+from loadbook.batch.commands import (
+    EXIT_TIMEOUT_S,
+    LAST_KINDS,
+    Message,
+    command_arguments,
+    parse_messages,
+    start_command,
+)
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.select import resumes_added_blocks
@@ -18,10 +25,7 @@ from loadbook.report.parameters import format_pairs
 from loadbook.store.ledger import is_run_complete, read_current_plan
 from loadbook.store.paths import Layout
 
-INTERRUPTED = 130
-# seconds in which a process must end after its last message
-EXIT_TIMEOUT_S = 60.0
-LAST_KINDS = ("ran", "reported", "failed", "stopped")
+INTERRUPTED, ATTACHED = 130, "--attached"
 
 
 @dataclass(frozen=True)
@@ -68,20 +72,16 @@ def next_run(layout: Layout, job: WorkerJob) -> RunStep:
         blocks, complete = read_current_plan(paths).blocks, is_run_complete(paths)
         is_new = complete or not resumes_added_blocks(paths, job.more)
         after = job.blocks_after or (blocks + job.more if is_new else blocks)
-        arguments = _arguments("run", job.study_source, options | {"--resume": run, "--more": job.more})
+        arguments = command_arguments(
+            "run", job.study_source, options | {"--resume": run, "--more": job.more}, [ATTACHED]
+        )
         return RunStep(None if complete and blocks >= after else arguments, run, after)
     options |= {"--subset": job.subset, "--blocks": job.blocks}
     if job.run not in layout.runs(job.study):
-        return RunStep(_arguments("run", job.study_source, options, ["--new"]))
+        return RunStep(command_arguments("run", job.study_source, options, [ATTACHED, "--new"]))
     if is_run_complete(layout.run(job.study, job.run)):
         return RunStep(None, job.run)
-    return RunStep(_arguments("run", job.study_source, options | {"--resume": job.run}), job.run)
-
-
-def _arguments(command: str, study: str, options: dict[str, Any], others: Sequence[str] = ()) -> list[str]:
-    """Return the words of a command, without options that have no value."""
-    given = [[name, str(value)] for name, value in options.items() if value is not None]
-    return [command, "--attached", *others, *(word for pair in given for word in pair), "--", study]
+    return RunStep(command_arguments("run", job.study_source, options | {"--resume": job.run}, [ATTACHED]), job.run)
 
 
 class Worker:
@@ -118,21 +118,22 @@ class Worker:
     def _report_arguments(self, run: str, name: str, values: dict[str, Any]) -> list[str]:
         options = {"--run": run, "--to": Path(self.job.folder) / f"{name}.html", "--home": self.job.home}
         pairs = [word for pair in format_pairs(values) for word in ("-p", pair)]
-        return _arguments("report", self.job.study, options | {"--timeout-s": self.job.timeout_s}, pairs)
+        return command_arguments(
+            "report", self.job.study, options | {"--timeout-s": self.job.timeout_s}, [ATTACHED, *pairs]
+        )
 
     def _follow(self, arguments: Sequence[str]) -> Generator[Message, None, Message]:
         """Yield the messages of a command; return the last one, with the seconds that it took, {} without one."""
-        began, last = clock.monotonic(), Message()
-        with self._lock:
-            if self._stopped or self.exit_code:
-                self.exit_code = self.exit_code or INTERRUPTED
-                return last
-            pipe = subprocess.PIPE
-            try:
+        began, last, pipe = clock.monotonic(), Message(), subprocess.PIPE
+        try:
+            with self._lock:
+                if self._stopped or self.exit_code:
+                    self.exit_code = self.exit_code or INTERRUPTED
+                    return last
                 process = self._process = start_command(self.layout, arguments, stdin=pipe, stdout=pipe)
-            except (OSError, ValueError) as error:
-                yield {"kind": "failed", "error": f"loadbook cannot be started: {error}", "hint": None, "exit_code": 3}
-                return last
+        except (OSError, ValueError) as error:
+            yield {"kind": "failed", "error": f"loadbook cannot be started: {error}", "hint": None, "exit_code": 3}
+            return last
         assert process.stdout is not None
         for message in parse_messages(process.stdout):
             if message["kind"] in LAST_KINDS:

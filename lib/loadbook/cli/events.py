@@ -12,22 +12,26 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadbook.cli import terminal
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.execution.progress import EVENTS_FORMAT, OnEvent, Progress
-from loadbook.hosts.jobs import process_start_ticks
 from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
 from loadbook.store.paths import Layout
+
+if TYPE_CHECKING:
+    from loadbook.execution.progress import OnEvent, Progress
 
 Send = Callable[..., None]  # arguments: the kind of a line, and its fields by keyword
 DEFECT_HINT = "a defect of loadbook: the traceback is on stderr, of a run in a notebook in its .progress.log"
 
 events_option = click.option("--events", is_flag=True, help="Print each event as one line of JSON, and no text.")
+estimates_option = click.option(
+    "--estimates", is_flag=True, help="With --events: after each block also the changes so far, without verdicts."
+)
 attached_option = click.option(
     "--attached", is_flag=True, help="With --events: a line on stdin stops like Ctrl-C, the end of stdin ends at once."
 )
@@ -39,31 +43,31 @@ def event_lines(attached: bool) -> Iterator[Send]:
 
     All other output to stdout goes to stderr. SIGINT and SIGTERM interrupt, even if they were ignored by the parent.
     """
+    from loadbook.execution.progress import EVENTS_FORMAT  # imports paramiko
+    from loadbook.hosts.jobs import process_start_ticks
+
     stream = sys.stdout
 
     def send(kind: str, **fields: Any) -> None:
         stream.write(terminal.json_line({"kind": kind, "at": clock.now(), "pid": os.getpid()} | fields) + "\n")
         stream.flush()
 
-    before = [(number, signal.signal(number, signal.default_int_handler)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        with redirect_stdout(sys.stderr):
-            send("started", format=EVENTS_FORMAT, process_start=int(process_start_ticks(os.getpid())))
-            if attached:
-                threading.Thread(target=_obey_stdin, args=(threading.get_ident(),), daemon=True).start()
-            yield send
-    except KeyboardInterrupt:
-        send("stopped")
-        terminal.exit_if_threads_hang()
-        sys.exit(terminal.EXIT_CODE)
-    except Exception as caught:
-        error = _as_loadbook_error(caught)
-        with suppress(OSError):  # the disk of the lines may be full
-            send("failed", error=error.message, hint=error.hint, exit_code=error.exit_code)
-        sys.exit(error.exit_code)
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+    with terminal.signal_handlers(signal.default_int_handler, even_ignored=True):
+        try:
+            with redirect_stdout(sys.stderr):
+                send("started", format=EVENTS_FORMAT, process_start=int(process_start_ticks(os.getpid())))
+                if attached:
+                    threading.Thread(target=_obey_stdin, args=(threading.get_ident(),), daemon=True).start()
+                yield send
+        except KeyboardInterrupt:
+            send("stopped")
+            terminal.exit_if_threads_hang()
+            sys.exit(terminal.EXIT_CODE)
+        except Exception as caught:
+            error = _as_loadbook_error(caught)
+            with suppress(OSError):  # the disk of the lines may be full
+                send("failed", error=error.message, hint=error.hint, exit_code=error.exit_code)
+            sys.exit(error.exit_code)
 
 
 def _obey_stdin(main_thread: int) -> None:
@@ -84,16 +88,16 @@ def _as_loadbook_error(error: Exception) -> LoadbookError:
     return LoadbookError(f"{type(error).__name__}: {error}", DEFECT_HINT if is_defect else None)
 
 
-def check_events(events: bool, attached: bool, as_json: bool) -> None:
+def check_events(events: bool, attached: bool, as_json: bool, estimates: bool = False) -> None:
     """Raise UsageError for options that contradict `--events`, or need it."""
-    if attached and not events:
-        raise UsageError("--attached goes with --events")
+    if (attached or estimates) and not events:
+        raise UsageError(f"{'--attached' if attached else '--estimates'} goes with --events")
     if events and as_json:
         raise UsageError("--events and --json both print to stdout", "leave one of them out")
 
 
-def run_events(send: Send, layout: Layout, study: str) -> OnEvent:
-    """Return a function that prints the events of a run and, after each block, the changes so far as `estimates`.
+def run_events(send: Send, layout: Layout, study: str, estimates: bool) -> OnEvent:
+    """Return a function that prints the events of a run and, with `estimates`, the changes so far after each block.
 
     They are calculated between trials, not during a load.
     """
@@ -102,7 +106,7 @@ def run_events(send: Send, layout: Layout, study: str) -> OnEvent:
     def on_event(event: Progress) -> None:
         runs.extend([event.run] if event.run else [])
         send(**event.to_message())
-        if event.ends_block:
+        if estimates and event.ends_block:
             send("estimates", estimates=_estimates(layout, study, runs[-1] if runs else "latest"))
 
     return on_event

@@ -89,7 +89,8 @@ def report(
     if whole:
         _report_site(hosts, new, jobs, timeout_s, as_json)
         return
-    layout, names = project_layout(), studies or _recorded_studies(project_layout())
+    layout = project_layout()
+    names = studies or _recorded_studies(layout)
     if (run != "latest" or against or to or events) and len(names) != 1:
         raise UsageError("--run, --against, --to and --events need exactly one STUDY")
     if to and (against or to.suffix != ".html"):

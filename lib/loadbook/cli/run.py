@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadbook.cli import terminal
-from loadbook.cli.events import attached_option, check_events, event_lines, events_option, run_events
+from loadbook.cli.events import (
+    attached_option,
+    check_events,
+    estimates_option,
+    event_lines,
+    events_option,
+    run_events,
+)
 from loadbook.core.errors import UsageError
 from loadbook.core.units import first_names, format_bytes, format_duration, pluralize
 from loadbook.execution.studies import load_study, plan_study, service_folders, services_of
@@ -135,12 +142,13 @@ def _plan_lines(plan: Plan) -> list[str]:
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 @events_option
+@estimates_option
 @attached_option
 @terminal.json_option("the run, its folder, planned and valid trials, and the next command")
 def run(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, resume: str | None, new: bool,
     more: int | None, wait: bool, wait_limit: float | None, break_lock: str, yes: bool, dry: bool, verbose: bool,
-    events: bool, attached: bool, as_json: bool,
+    events: bool, estimates: bool, attached: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a study's plan on hosts, or resume the unfinished run; then make the tables.
 
@@ -160,7 +168,7 @@ def run(
         raise UsageError("--dry-run prints commands as text, not as JSON", f"loadbook plan {study} --json")
     if dry and events:
         raise UsageError("--dry-run prints commands, and --events what happens", "leave one of them out")
-    check_events(events, attached, as_json)
+    check_events(events, attached, as_json, estimates)
     layout = project_layout()
     if dry:
         _print_dry_run(layout, study, hosts, subset, blocks, verbose)
@@ -172,7 +180,7 @@ def run(
     request = RunRequest(study, hosts, subset, blocks, new, resume, more, lock_policy)
     if events:
         with event_lines(attached) as send:
-            run_id = run_study(layout, request, on_event=run_events(send, layout, study))
+            run_id = run_study(layout, request, on_event=run_events(send, layout, study, estimates))
             name = load_study(layout, study).name
             ingest_tables(layout, name, run_id)
             send("ran", study=name, run=run_id)

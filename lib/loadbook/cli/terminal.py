@@ -416,10 +416,15 @@ def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
 
 
 @contextmanager
-def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call `on_signal` for Ctrl-C and SIGTERM inside the context."""
-    # signals that are ignored stay ignored: a shell starts background commands with Ctrl-C ignored
-    heard = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+def signal_handlers(
+    on_signal: Callable[[int, FrameType | None], None], *, even_ignored: bool = False
+) -> Iterator[None]:
+    """Call `on_signal` for Ctrl-C and SIGTERM inside the context.
+
+    Signals that are ignored stay ignored unless `even_ignored`: a shell starts background commands with Ctrl-C ignored.
+    """
+    both = (signal.SIGINT, signal.SIGTERM)
+    heard = [s for s in both if even_ignored or signal.getsignal(s) is not signal.SIG_IGN]
     before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield

@@ -203,8 +203,8 @@ class DeadManSwitch:
     def shut_down(self) -> None:
         """Make the host end the session's jobs now, and wait for their end up to SHUTDOWN_TIMEOUT_S seconds."""
         self.send_line("bye")
-        clock.wait(self._channel.status_event, SHUTDOWN_TIMEOUT_S)  # the process closes its output before it ends
-        clock.wait_until(lambda: not self.alive, SHUTDOWN_TIMEOUT_S)
+        # the process closes its output before it ends
+        clock.wait_until(lambda: self._channel.status_event.is_set() and not self.alive, SHUTDOWN_TIMEOUT_S)
 
 
 _BLOCK_BYTES = 1 << 15  # most bytes in one SFTP answer

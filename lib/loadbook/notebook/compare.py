@@ -209,8 +209,8 @@ class Verdicts(Displayable):
     def frame(self) -> pd.DataFrame:
         """The numbers, not rounded, as a pandas DataFrame; change and bounds are ratios minus 1."""
         frames = {group: verdicts.verdict_frame(analysis) for group, analysis in self.groups.items()}
-        by = {self.by: [group for group, frame in frames.items() for _ in range(len(frame))]} if self.by else {}
-        return pd.concat(frames.values(), ignore_index=True).assign(**by)[[*by, *next(iter(frames.values())).columns]]
+        frame = pd.concat(frames, names=[self.by]).reset_index(level=0).reset_index(drop=True)
+        return frame if self.by else frame.drop(columns=self.by)
 
     @property
     def sentences(self) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loadbook.batch.commands import Message, parse_messages, start_command
+from loadbook.batch.commands import EXIT_TIMEOUT_S, LAST_KINDS, Message, parse_messages, start_command
 from loadbook.core import clock
 from loadbook.core.units import format_duration
 from loadbook.execution.progress import EVENTS_FORMAT, KINDS, Progress
@@ -23,7 +23,6 @@ from loadbook.hosts.jobs import process_start_ticks
 from loadbook.store.paths import Layout
 
 EVENTS_FILE, LOG_FILE = ".progress.jsonl", ".progress.log"
-EXIT_TIMEOUT_S = 60.0
 MAX_NOTES = 5
 STARTING = "starting: hosts, tools and every configuration are checked first"
 
@@ -65,7 +64,7 @@ class RunState:
                 self.not_ok = self.not_ok | {status: self.not_ok.get(status, 0) + 1}
         elif kind == "estimates":
             self.estimates = message["estimates"]
-        elif kind in ("ran", "failed", "stopped"):
+        elif kind in LAST_KINDS:
             self.ended = message
 
     @property
@@ -127,12 +126,12 @@ class DetachedRun:
 
 
 def start_detached_run(layout: Layout, folder: Path, arguments: Sequence[str]) -> DetachedRun:
-    """Start `loadbook run ARGUMENTS`, which outlives this process; its lines are written to files in `folder`."""
+    """Start `loadbook ARGUMENTS`, a run that outlives this process; its lines are written to files in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in (EVENTS_FILE, LOG_FILE):
         (folder / name).write_bytes(b"")
     with (folder / EVENTS_FILE).open("ab") as out, (folder / LOG_FILE).open("ab") as log:
-        process = start_command(layout, ["run", *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+        process = start_command(layout, arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
     return DetachedRun(folder, process.pid, process)
 
 

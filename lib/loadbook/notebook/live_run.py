@@ -19,6 +19,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from markupsafe import Markup
 
+from loadbook.batch.commands import command_arguments
 from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
@@ -265,9 +266,10 @@ def run(
     if under_way is None:
         if done and not (new or resume) and is_run_complete(layout.run(name, done[-1])):
             return text_block(f"Run {done[-1]} of {study} is complete. To run it anew: new = True.")
-        options = {"--hosts": hosts and layout.root / hosts, "--subset": subset, "--resume": resume}
-        words = [word for option, value in options.items() if value for word in (option, str(value))]
-        under_way = start_detached_run(layout, folder, [*words, *(["--new"] if new else []), "--", study])
+        options = {"--hosts": layout.root / hosts if hosts else None, "--subset": subset or None}
+        others = ["--estimates", *(["--new"] if new else [])]
+        arguments = command_arguments("run", study, options | {"--resume": resume or None}, others)
+        under_way = start_detached_run(layout, folder, arguments)
     return text_block(f"Run {follow(under_way)} of {study} is complete.")
 
 

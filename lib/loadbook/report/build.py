@@ -95,7 +95,7 @@ def build_report(
     elif unfinished:
         on_message(unfinished.text)
     plan = read_current_plan(paths)
-    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
+    values = _parse_pairs(layout, plan.study.notebooks, pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
     html.keep_other_pages(layout.reports, study, run)
     with SharedKernel() as kernel:
@@ -128,7 +128,7 @@ def build_report_to(
     """
     run, _ = select_run(layout, study, run)
     names = read_current_plan(layout.run(study, run)).study.notebooks
-    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, names)), pairs)
+    values = _parse_pairs(layout, names, pairs)
     page.parent.mkdir(parents=True, exist_ok=True)
     with SharedKernel() as kernel:
         place = OutputPaths(page.parent, page.stem, home=home, markdown=markdown)
@@ -223,6 +223,11 @@ def notebook_parameters(
 def _declared_by_notebook(layout: Layout, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return notebook -> the parameters that it declares, with their defaults."""
     return {name: notebooks.declared_parameters(notebooks.find_notebook(layout, name)) for name in names}
+
+
+def _parse_pairs(layout: Layout, names: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
+    """Convert ``name=value`` texts to values of the types that the notebooks declare."""
+    return parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, names)), pairs)
 
 
 def _merge_parameters(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

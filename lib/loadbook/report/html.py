@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from loadbook.core.errors import DataError, ReportError
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
-from loadbook.report.ipynb import NOTEBOOK_ONLY_TAG, import_nbformat, read_notebook
+from loadbook.report.ipynb import import_nbformat, is_on_page, read_notebook
 from loadbook.report.nodes import clean
 from loadbook.report.palette import TEMPLATES_DIR, notebook_style, page_stylesheet
 from loadbook.store.atomic import write_atomic
@@ -77,7 +77,7 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
     exporter.register_filter("clean", clean)
     exporter.register_filter("section_links", _add_section_links)
-    notebook.cells = arrange_cells([cell for cell in notebook.cells if _is_exported(cell)])
+    notebook.cells = arrange_cells([*filter(is_on_page, notebook.cells)])
     values = {"policy": CONTENT_SECURITY_POLICY, "style": page_stylesheet(), "notebook_style": notebook_style(),
               "title": title, "crumbs": list(breadcrumbs)}  # fmt: skip
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
@@ -87,15 +87,11 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
 def export_markdown(notebook: Path, out: Path) -> None:
     """Write the executed `notebook` as the Markdown file `out`: its texts and blocks, without pictures and code."""
     parts: list[str] = []
-    for cell in arrange_cells([c for c in read_notebook(notebook).cells if _is_exported(c)]):
+    for cell in arrange_cells([*filter(is_on_page, read_notebook(notebook).cells)]):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         parts += [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]
     write_atomic(out, ("\n\n".join(filter(None, parts)) + "\n").encode())
-
-
-def _is_exported(cell: Any) -> bool:
-    return NOTEBOOK_ONLY_TAG not in cell.metadata.get("tags", [])
 
 
 def _add_section_links(html: str) -> str:

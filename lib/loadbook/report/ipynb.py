@@ -31,6 +31,11 @@ def import_nbformat() -> Any:
     return nbformat
 
 
+def is_on_page(cell: Any) -> bool:
+    """Return whether a cell is part of the page that is made of its notebook."""
+    return NOTEBOOK_ONLY_TAG not in cell["metadata"].get("tags", [])
+
+
 def read_notebook(path: Path) -> Any:
     """Return a notebook as nbformat reads it; ReportError if the file is none."""
     nbformat = import_nbformat()

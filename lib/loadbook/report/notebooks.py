@@ -19,7 +19,7 @@ from typing import Any
 
 from loadbook.core.errors import ReportError, UsageError
 from loadbook.report.blocks import DONE_MIME
-from loadbook.report.ipynb import NOTEBOOK_ONLY_TAG, read_notebook
+from loadbook.report.ipynb import is_on_page, read_notebook
 from loadbook.report.kernel import SharedKernel
 from loadbook.report.parameters import parse_literals, validate_parameters
 from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_path
@@ -159,6 +159,6 @@ def read_sentinel(path: Path) -> Mapping[str, Any] | None:
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:
         return None
-    last = [c for c in code if NOTEBOOK_ONLY_TAG not in c["metadata"].get("tags", [])][-1:]
+    last = [*filter(is_on_page, code)][-1:]
     results = [o["data"][DONE_MIME] for c in last for o in c["outputs"] if DONE_MIME in o.get("data", {})]
     return results[-1] if results else None

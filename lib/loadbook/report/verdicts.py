@@ -31,7 +31,7 @@ from loadbook.stats.no_comparison import no_comparison_reason, refusal_headline
 from loadbook.stats.phrases import row_phrase
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import row_texts
-from loadbook.store.tables import ALL, MEASURES_OF_KIND
+from loadbook.store.tables import metric_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,9 +317,8 @@ def verdict_frame(analysis: Analysis) -> pd.DataFrame:
     """
     import pandas as pd
 
-    kind = get_metric(analysis.metric).kind
-    common = {"metric": analysis.metric, "statistic": analysis.statistic, "measures": MEASURES_OF_KIND.get(kind, ALL)}
-    return pd.DataFrame([_row_numbers(row) | common for row in analysis.rows])
+    keys = metric_keys(analysis.metric, analysis.statistic)
+    return pd.DataFrame([_row_numbers(row) | keys for row in analysis.rows])
 
 
 def _row_numbers(row: AnalysisRow) -> dict[str, Any]:

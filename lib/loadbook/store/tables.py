@@ -178,11 +178,24 @@ class RunTables(Protocol):
 MEASURES_OF_KIND = {"rate": RATES, "cost": RATES, "time": LATENCIES}
 
 
+def metric_keys(metric: str, statistic: str | None = None) -> dict[str, str]:
+    """Return what selects the values of a metric in the tables: `metric`, `statistic`, and `measures` of the trials.
+
+    `statistic` is the metric's own by default. Trials with `measures` ALL tell every metric.
+    """
+    statistic = statistic or get_metric(metric).default_statistic
+    return {"metric": metric, "statistic": statistic, "measures": _measures_telling(metric)}
+
+
+def _measures_telling(metric: str) -> str:
+    known = find_metric(metric)
+    return MEASURES_OF_KIND.get(known.kind if known else "other", ALL)
+
+
 def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the trials that tell a metric: all, unless the run has some for rates and some for latencies."""
-    known = find_metric(metric)
-    measures = MEASURES_OF_KIND.get(known.kind if known else "other")
-    return trials if measures is None else trials[trials["measures"].isin([ALL, measures])]
+    measures = _measures_telling(metric)
+    return trials if measures == ALL else trials[trials["measures"].isin([ALL, measures])]
 
 
 def compared_execution(data: RunConditions, metric: str) -> TrialExecution:

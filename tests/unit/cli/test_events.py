@@ -30,7 +30,7 @@ def messages_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_events_of_a_run_are_lines_of_json_in_order(project, monkeypatch, capsys):
-    assert exit_code(monkeypatch, "run", STUDY, "--hosts", str(REPLAY), "--blocks", "1", "--events") == 0
+    assert exit_code(monkeypatch, "run", STUDY, "--hosts", str(REPLAY), "--blocks", "1", "--events", "--estimates") == 0
     messages = messages_of(capsys.readouterr().out)
     kinds = [message["kind"] for message in messages]
     assert (kinds[0], messages[0]["format"], kinds[-2:]) == ("started", 1, ["estimates", "ran"])
@@ -40,6 +40,12 @@ def test_events_of_a_run_are_lines_of_json_in_order(project, monkeypatch, capsys
     assert messages[-1]["run"] == project.runs(STUDY)[0]
     (estimates,) = [message["estimates"] for message in messages if message["kind"] == "estimates"]
     assert all(set(one) == {"label", "change", "blocks"} and one["blocks"] == 1 for one in estimates) and estimates
+
+
+def test_events_without_estimates_ingest_only_at_the_end(project, monkeypatch, capsys):
+    monkeypatch.setattr(events, "_estimates", lambda *_: pytest.fail("no one reads them"))
+    assert exit_code(monkeypatch, "run", STUDY, "--hosts", str(REPLAY), "--blocks", "1", "--events") == 0
+    assert [one["kind"] for one in messages_of(capsys.readouterr().out)][-2:] == ["trial-ended", "ran"]
 
 
 def test_events_of_a_report_end_with_its_summary(tmp_path, monkeypatch, capsys):
@@ -97,6 +103,7 @@ def test_number_that_json_does_not_know_is_null():
     ("words", "message"),
     [
         (("run", STUDY, "--attached"), "--attached goes with --events"),
+        (("run", STUDY, "--estimates"), "--estimates goes with --events"),
         (("run", STUDY, "--events", "--json"), "both print to stdout"),
         (("run", STUDY, "--events", "--dry-run"), "--dry-run prints commands"),
         (("report", STUDY, "--to", "page.txt"), "no page of one run"),

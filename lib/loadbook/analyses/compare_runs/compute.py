@@ -16,7 +16,6 @@ from scipy.special import stdtr, stdtrit
 
 from loadbook.core import units
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent, format_percent_range, join_words, shorten_list
 from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
@@ -26,7 +25,7 @@ from loadbook.stats.sequential import smallest_block_count, t_quantile
 from loadbook.stats.text import ABSENT, MAX_DECIMALS, comparison_texts, confidence_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.run_record import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
-from loadbook.store.tables import ALL, MEASURES_OF_KIND, RunData, compared_execution
+from loadbook.store.tables import RunData, compared_execution, metric_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -355,9 +354,8 @@ def change_frame(comparison: RunComparison) -> pd.DataFrame:
     import pandas as pd
 
     newer = comparison.newer
-    measures = MEASURES_OF_KIND.get(get_metric(newer.metric).kind, ALL)
-    common = {"metric": newer.metric, "statistic": newer.statistic, "measures": measures}
-    return pd.DataFrame([_change_numbers(pair, comparison.level) | common for pair in comparison.rows])
+    keys = metric_keys(newer.metric, newer.statistic)
+    return pd.DataFrame([_change_numbers(pair, comparison.level) | keys for pair in comparison.rows])
 
 
 def _change_numbers(pair: EffectPair, level: float) -> dict[str, Any]:

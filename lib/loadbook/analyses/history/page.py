@@ -17,7 +17,7 @@ from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import project_layout
 from loadbook.store.run_record import ConditionChange
-from loadbook.store.tables import ALL, MEASURES_OF_KIND
+from loadbook.store.tables import metric_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,11 +56,9 @@ class HistoryPage:
         """
         import pandas as pd
 
-        info = get_metric(self.history.metric)
-        common = {"metric": info.name, "statistic": info.default_statistic,
-                  "measures": MEASURES_OF_KIND.get(info.kind, ALL)}  # fmt: skip
+        keys = metric_keys(self.history.metric)
         rows = [
-            _effect_numbers(series, index) | common
+            _effect_numbers(series, index) | keys
             for series in self.history.series
             for index in reversed(range(len(series.points)))
         ]

@@ -28,7 +28,7 @@ from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts
-from loadbook.store.tables import ALL, MEASURES_OF_KIND, RunData
+from loadbook.store.tables import RunData, metric_keys
 
 JMETER_NOTE = (
     "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
@@ -125,7 +125,7 @@ class PageSizePage(EffectsPage):
         series `network_from_b`. `knee_b` has the interval `low` to `high`; it lies within the sizes if `visible` is
         "both". Its numbers are NaN if the series has no curve.
         """
-        info, result = get_metric(self.metric), self.result
+        result = self.result
         usable = result.values[usable_mask(result.values)].groupby("treatment")["value"]
         medians, counts, rows = usable.median(), usable.count(), []
         for series in result.series:
@@ -135,8 +135,7 @@ class PageSizePage(EffectsPage):
                     "series": series.name, "page_bytes": size, "treatment": arm, "trials": counts.get(arm, 0),
                     "rate_per_s": medians.get(arm, math.nan), "bottleneck": result.bottlenecks.get(arm),
                     "network_from_b": result.network_limited_from(series), **curve, "confidence": result.level,
-                    "metric": self.metric, "statistic": info.default_statistic,
-                    "measures": MEASURES_OF_KIND.get(info.kind, ALL),
+                    **metric_keys(self.metric),
                 })  # fmt: skip
         return pd.DataFrame(rows)
 

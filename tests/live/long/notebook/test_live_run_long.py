@@ -26,7 +26,7 @@ def book(layout, hosts):
 
 
 def start(layout, hosts):
-    words = ["--hosts", str(layout.root / hosts), "--", STUDY]
+    words = ["run", "--hosts", str(layout.root / hosts), "--", STUDY]
     return detached.start_detached_run(layout, layout.study_raw(STUDY), words)
 
 
