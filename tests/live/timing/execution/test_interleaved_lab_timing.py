@@ -21,7 +21,8 @@ def layout(tmp_path) -> Layout:
     return project_of_small(tmp_path / "home")
 
 
-SLOW = SMALL + "[roles.web.vars]\nset_steps = 10000\n"
+# each connection waits for its turn, on a machine of any speed
+SLOW = SMALL + "[roles.web.vars]\nrequests_per_s = 1000\n"
 
 
 def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_trials(lab, layout):
@@ -45,7 +46,8 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
 
 
 def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain_trials(lab, layout):
-    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 24") + "keepalive_timeout = 1\n"
+    # slices of 20 latencies of 25 ms: pauses of three arms are longer than 1 s
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 25") + "keepalive_timeout = 1\n"
     (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
     events = []
     run = run_study(layout, RunRequest("small", lab.hosts_file), on_event=events.append)
