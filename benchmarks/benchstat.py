@@ -21,7 +21,7 @@ import pandas as pd
 from loadbook.cli.compare import read_trials
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.compare import compare_declared
-from loadbook.stats.phrases import ascii_verdict
+from loadbook.stats.phrases import terminal_verdict
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import decide_verdict
 
@@ -74,7 +74,7 @@ def main(path: str, baseline: str, metric: str = "ok_per_s", margin: str = "0.02
     theirs = benchstat(arms, metric)
     print("| treatment | benchstat | loadbook |\n|---|---|---|")
     for found in compare_declared(values, baseline, others, "baseline", metric=metric).comparisons:
-        ours = ascii_verdict(decide_verdict(found, float(margin), direction(metric)))
+        ours = terminal_verdict(decide_verdict(found, float(margin), direction(metric)))
         print(f"| {found.treatment} | {theirs[found.treatment]} | {ours} |")
 
 

@@ -86,7 +86,7 @@ def _against(verdict: Verdict, contrasts: Contrasts) -> str | None:
 
 
 def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
-    from loadbook.stats.phrases import ascii_verdict
+    from loadbook.stats.phrases import terminal_verdict
 
     against = _against(verdict, contrasts)
     comparison, forecast = verdict.comparison, verdict.forecast
@@ -97,14 +97,14 @@ def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
         "ci95": comparison.ci95, "ci90": comparison.ci90, "p": comparison.p, "p_adjusted": comparison.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": [forecast.low, forecast.high] if forecast and forecast.about is not None else None,
-        "sentence": ascii_verdict(verdict, against), "flags": list(comparison.flags),
+        "sentence": terminal_verdict(verdict, against), "flags": list(comparison.flags),
     }  # fmt: skip
 
 
 def _print_comparison(
     verdicts: list[Verdict], baseline: str, metric: str, contrasts: Contrasts, best: BestArm | None
 ) -> None:
-    from loadbook.stats.phrases import ascii_verdict
+    from loadbook.stats.phrases import terminal_verdict
     from loadbook.stats.text import best_sentence, comparison_texts
 
     named = contrasts != "baseline"
@@ -121,7 +121,7 @@ def _print_comparison(
     if best and (sentence := best_sentence(list(best.tied), best.best, best.ties_beat_rest)):
         echo(sentence)
     for verdict in verdicts:
-        echo(f"{verdict.comparison.treatment}: {ascii_verdict(verdict, _against(verdict, contrasts))}")
+        echo(f"{verdict.comparison.treatment}: {terminal_verdict(verdict, _against(verdict, contrasts))}")
         for flag in verdict.comparison.flags:
             echo(f"  {flag}")
 

@@ -23,7 +23,7 @@ from loadbook.stats.headline import (
     supporting_text,
 )
 from loadbook.stats.no_comparison import excluded_headline, refusal_headline, unfinished_reason
-from loadbook.stats.phrases import row_phrase, verdict_phrase
+from loadbook.stats.phrases import row_phrase, verdict_parts
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
     added_blocks_text,
@@ -232,7 +232,7 @@ def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, met
     if row.verdict and metric is None:
         sentence = row_phrase(row, analysis.row(row.verdict.comparison.baseline).errors)
     elif row.verdict:
-        sentence = verdict_phrase(row.verdict, against=row.reference_label)
+        sentence = verdict_parts(row.verdict, against=row.reference_label).after_name
     refusal = f"{refusal_text(row)}." if row.errors.refusal and metric is None else ""
     case = partial(
         CiCase, "comparison", name, sentence=refusal or name + sentence, treatment=row.treatment, metric=metric, row=row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.core.validity_rules import lower_first
@@ -14,13 +14,12 @@ from loadbook.stats.no_comparison import (
     refusal_texts,
     unfinished_reason,
 )
-from loadbook.stats.phrases import Phrase, verdict_parts
+from loadbook.stats.phrases import EFFECT, Case, VerdictParts, verdict_parts
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
     best_sentence,
     comparison_texts,
-    effect_phrase,
     evidence_text,
     forecast_text,
     margin_text,
@@ -71,6 +70,12 @@ EXPLORATORY_PREFIX = "Exploratory: "
 MAX_LENGTH = 90
 MAX_OTHERS = 2
 MAX_SENTENCES = 2
+# what follows the name of a treatment in place of the claims of pages, the longest first
+HEADLINES: dict[Case, tuple[str, ...]] = {
+    "small": (f" {EFFECT}: less than the {{margin}} that matters.",),
+    "undecided": (": undecided, {interval}, {evidence}.", ": undecided, {interval}."),
+    "loss-undecided": (": undecided, at worst {worst} (one-sided), {evidence}.",),
+}
 
 
 def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
@@ -162,7 +167,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     if text := neutral_headline(analysis):
         return text
     if len(rows) == 1:
-        return _first_fitting(_row_label(rows[0], labels), *_single_treatment_variants(rows[0]))
+        return _first_fitting(_row_label(rows[0], labels), *_headline_variants(rows[0]))
     if analysis.hypothesis == "non-inferiority":
         return non_inferiority_headline(rows, analysis.margin)
     if analysis.best_is_reference and (sentence := _best_text(analysis, labels)):
@@ -171,12 +176,11 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     if not changed_rows:
         return no_change_sentence(analysis)
     if len(changed_rows) == 1:
-        return _first_fitting(_row_label(changed_rows[0], labels), *_phrase_variants(changed_rows[0]))
+        return _first_fitting(_row_label(changed_rows[0], labels), *_headline_variants(changed_rows[0]))
     best = next((row for row in changed_rows if row.treatment == analysis.best), None)
     if best is not None:
-        variants = _phrase_variants(best)
-        longest = _row_parts(best).brief_with(f"ahead of every other {analysis.noun}")
-        return _first_fitting(_row_label(best, labels), longest, *variants)
+        ahead = replace(_row_parts(best), evidence=f"ahead of every other {analysis.noun}", caveat="", forecast="")
+        return _first_fitting(_row_label(best, labels), ahead.after_name, *_headline_variants(best))
     return _counts_headline(analysis)
 
 
@@ -255,7 +259,7 @@ def supporting_text(analysis: Analysis) -> str:
     better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
     if analysis.best_is_reference:
         has_nearest = bool(worse) and analysis.best is not None
-        nearest = f"Nearest to it: {worse[-1].label}{_effect_phrase(worse[-1])}." if has_nearest else None
+        nearest = f"Nearest to it: {_named_effect(worse[-1])}." if has_nearest else None
         return " ".join(filter(None, (nearest, reason)))
     best = _best_text(analysis) if better else None
     others = _other_effects_sentence(analysis, better, worse)
@@ -308,7 +312,7 @@ def _other_effects_sentence(
 ) -> str | None:
     """Return the sentence on effects that the headline does not state, each with its interval; None if no others."""
     rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
-    return f"{'; '.join(f'{row.label}{_effect_phrase(row)}' for row in rows[:MAX_OTHERS])}." if rows else None
+    return f"{'; '.join(map(_named_effect, rows[:MAX_OTHERS]))}." if rows else None
 
 
 def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
@@ -329,45 +333,27 @@ def _counts_headline(analysis: Analysis) -> str:
     return f"{', '.join(parts)}."
 
 
-def _single_treatment_variants(row: AnalysisRow) -> list[str]:
-    """Return possible headlines of a study with one treatment, the longest first."""
-    kind = _verdict_kind(row)
-    if row.verdict is None or kind == "invalid":
+def _headline_variants(row: AnalysisRow) -> list[str]:
+    """Return the verdict on a treatment as headlines after its name, the longest first."""
+    if row.verdict is None or _verdict_kind(row) == "invalid":
         return [": not compared."]
-    if kind in ("better", "worse"):
-        return _phrase_variants(row)
-    texts, margin = comparison_texts(row.verdict), margin_text(row.verdict.margin)
-    if kind == "small":
-        return [_row_parts(row).after_name, f"{_effect_phrase(row)}: less than the {margin} that matters."]
-    if row.verdict.one_sided_bounds and kind == "undecided":
-        return [f": undecided, at worst {texts.worst} (one-sided), {_row_evidence(row)}."]
-    if kind in ("equivalent", "no-loss"):
-        return _phrase_variants(row)
-    return [f": undecided, {texts.interval}, {_row_evidence(row)}.", f": undecided, {texts.interval}."]
+    parts, comparison = _row_parts(row), row.verdict.comparison
+    # added blocks are in the word before the headline
+    evidence = evidence_text(comparison.blocks, comparison.interim_analysis, execution=comparison.execution)
+    shorter = [replace(parts, evidence=evidence).render(pattern) for pattern in HEADLINES.get(parts.case, ())]
+    if parts.case in ("undecided", "loss-undecided"):
+        return shorter
+    return [parts.after_name, *(shorter or [parts.brief])]
 
 
-def _phrase_variants(row: AnalysisRow) -> list[str]:
-    """Return the verdict on a treatment as a phrase, with and without its number of blocks."""
-    phrase = _row_parts(row)
-    return [phrase.after_name, phrase.brief]
-
-
-def _row_evidence(row: AnalysisRow) -> str:
-    assert row.verdict is not None
-    comparison = row.verdict.comparison
-    return evidence_text(comparison.blocks, comparison.interim_analysis, execution=comparison.execution)
-
-
-def _row_parts(row: AnalysisRow) -> Phrase:
+def _row_parts(row: AnalysisRow) -> VerdictParts:
     assert row.verdict is not None
     return verdict_parts(row.verdict, against=row.reference_label)
 
 
-def _effect_phrase(row: AnalysisRow) -> str:
-    """Return an effect such as " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
-    assert row.verdict is not None
-    texts, than_text = comparison_texts(row.verdict), f" than {row.reference_label}" if row.reference_label else ""
-    return f" {effect_phrase(row.verdict.comparison.metric, _row_effect(row), texts.size, than_text)} ({texts.bounds})"
+def _named_effect(row: AnalysisRow) -> str:
+    """Return an effect such as "gzip on is faster by 6.0 % (5.1 to 6.8 %)"."""
+    return f"{row.label} {_row_parts(row).render(EFFECT)}"
 
 
 def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:

@@ -19,7 +19,7 @@ from loadbook.analyses.claims.compute import (
     criterion_text,
 )
 from loadbook.core.units import NBSP
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.study.model import Claim
 from trial_frames import verdict
@@ -64,11 +64,11 @@ def test_claim_criteria_have_fixed_wording(kind: str) -> None:
 
 SENTENCES = [
     (
-        "X" + verdict_phrase(verdict("better")),
+        "X" + verdict_parts(verdict("better")).after_name,
         ("X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
     ),
     (
-        "X" + verdict_phrase(verdict("better"), against="Y"),
+        "X" + verdict_parts(verdict("better"), against="Y").after_name,
         "X is faster than Y by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
     ),
     (words.joint_forecast_sentence([Forecast(3, 1, 5), Forecast(9, 3, 21)]), "About 9 more blocks would decide."),

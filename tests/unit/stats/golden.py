@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.stats.error_text import errors_sentence
-from loadbook.stats.phrases import ascii_verdict, row_phrase, verdict_phrase
+from loadbook.stats.phrases import row_phrase, terminal_verdict, verdict_parts
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
 from loadbook.stats.text import best_sentence
 from loadbook.stats.verdict import decide_verdict
@@ -104,9 +104,8 @@ def _numbers(metric: str, shape: str):
 
 def _case(name: str, verdict: Verdict, against: str | None = None) -> Case:
     block_s = 433.3 if verdict.forecast else None
-    return Case(
-        name, verdict, f"X{verdict_phrase(verdict, against=against, block_s=block_s)}", ascii_verdict(verdict, against)
-    )
+    parts = verdict_parts(verdict, against=against, block_s=block_s)
+    return Case(name, verdict, f"X{parts.after_name}", terminal_verdict(verdict, against))
 
 
 def others() -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 from test_analyse import Run, make_run
 
 from loadbook.stats.analyse import analyse
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.store.tables import trial_values
 from run_records import plan_of
 
@@ -38,7 +38,7 @@ def test_metric_is_compared_among_the_trials_that_tell_it(metric: str, blocks: i
     assert (row.trials, row.verdict.comparison.blocks, found.planned_blocks) == (blocks, blocks, blocks)
     assert found.row("base").median == pytest.approx(level, rel=0.05)
     assert row.verdict.kind == "better"
-    assert f", {printed}." in verdict_phrase(row.verdict)
+    assert f", {printed}." in verdict_parts(row.verdict).after_name
 
 
 def test_values_of_counts_are_those_of_every_trial() -> None:
@@ -47,7 +47,7 @@ def test_values_of_counts_are_those_of_every_trial() -> None:
 
 
 def test_verdict_of_a_run_with_one_execution_does_not_name_it() -> None:
-    assert ", 12 blocks." in verdict_phrase(analyse(make_run(ARMS, blocks=12)).row("fast").verdict)
+    assert ", 12 blocks." in verdict_parts(analyse(make_run(ARMS, blocks=12)).row("fast").verdict).after_name
 
 
 def test_looks_count_interleaved_blocks_and_latencies_have_none() -> None:

@@ -14,7 +14,7 @@ from effort import examples
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
 from loadbook.stats.headline import aa_result, control_result, headline, neutral_headline, supporting_text
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.text import resolution_text
 from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, limit_to_resolution
 from loadbook.study.limits import CiPolicy
@@ -82,7 +82,7 @@ def test_wide_aa_arm_leaves_no_verdict_on_smaller_differences() -> None:
     assert analysis.resolution == pytest.approx(max(1 / (1 + low) - 1, high))
     assert (fast.verdict.kind, fast.verdict.resolution) == ("undecided", analysis.resolution)
     below = f"{resolution_text(analysis.resolution)}."
-    assert f"It may be small: d{below[1:]}" in verdict_phrase(fast.verdict), "its interval excludes 0"
+    assert f"It may be small: d{below[1:]}" in verdict_parts(fast.verdict).after_name, "its interval excludes 0"
     assert headline(analysis) == f"No verdict: d{below[1:]}" == neutral_headline(analysis)
     assert supporting_text(analysis).startswith("A/A: baseline again gives ")
     assert "wider than the margin. Same against same (base under a second name)" in aa_result(again, "base")
@@ -155,7 +155,7 @@ def test_undecided_verdict_stays_the_headline_with_an_inconclusive_aa_arm() -> N
     assert analysis.row("again").check_state == "inconclusive" and analysis.resolution
     assert headline(analysis).startswith("noisy: undecided")
     assert analysis.row("noisy").verdict.forecast is None, "the A/A arm limits the run, and has the forecast"
-    texts = [verdict_phrase(row.verdict) for row in analysis.of_kind("treatment")]
+    texts = [verdict_parts(row.verdict).after_name for row in analysis.of_kind("treatment")]
     assert not any("would decide" in text or "Not reachable" in text for text in texts), texts
 
 

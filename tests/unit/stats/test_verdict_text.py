@@ -3,7 +3,7 @@
 import pytest
 
 from loadbook.stats.error_text import errors_sentence
-from loadbook.stats.phrases import ascii_verdict, verdict_phrase
+from loadbook.stats.phrases import terminal_verdict, verdict_parts
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import (
     best_sentence,
@@ -103,7 +103,7 @@ SHORT = {
 def test_verdict_sentences_of_reports_are_as_expected(case: str) -> None:
     found, expected = REPORT[case]
     block_s = 433.3 if case in ("undecided", "only alone") else None
-    text = "tcp_nopush on" + verdict_phrase(found, block_s=block_s)
+    text = "tcp_nopush on" + verdict_parts(found, block_s=block_s).after_name
     assert text.replace("\u00a0", " ") == expected
     assert " %" not in text
     assert "-" not in text
@@ -111,14 +111,14 @@ def test_verdict_sentences_of_reports_are_as_expected(case: str) -> None:
 
 @pytest.mark.parametrize("case", SHORT)
 def test_verdict_sentences_of_the_command_line_are_as_expected(case: str) -> None:
-    assert ascii_verdict(REPORT[case][0]) == SHORT[case]
+    assert terminal_verdict(REPORT[case][0]) == SHORT[case]
 
 
 def test_sentence_and_table_print_the_same_numbers() -> None:
     found = verdict("better")
     texts = comparison_texts(found)
-    assert texts.size in verdict_phrase(found)
-    assert texts.bounds in verdict_phrase(found)
+    assert texts.size in verdict_parts(found).after_name
+    assert texts.bounds in verdict_parts(found).after_name
     assert (texts.change_number, texts.interval_number) == ("+6.0", "+5.1 to +6.8")
     assert (texts.p, texts.direction_word) == ("<\u00a00.001", "faster")
 

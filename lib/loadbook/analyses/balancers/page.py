@@ -305,7 +305,7 @@ def regime_support(name: str, result: RegimeResult) -> str:
         if row.verdict and row.verdict.kind in ("better", "worse", "small"):
             phrases.append(f"{row.label} {_difference_text(row)}")
         elif row.verdict:
-            phrases.append(f"{row.label}{verdict_parts(row.verdict, against=result.best_labels[0]).without_stop}")
+            phrases.append(f"{row.label}{verdict_parts(row.verdict, against=result.best_labels[0]).item}")
         else:
             phrases.append(row.label)
     if not phrases:

@@ -16,7 +16,7 @@ from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
 from loadbook.stats.comparability import usable_mask
 from loadbook.stats.compare import compare
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.saturation import RESOURCE_NOUNS
 from loadbook.stats.text import direction, margin_text
 from loadbook.stats.verdict import decide_verdict
@@ -138,7 +138,7 @@ class ClaimRun:
         """Return the sentence on a comparison of the claim's treatment with `against` (default: the claim's)."""
         other = against or claim.against
         against_label = None if other == self._baseline else self.label(other)
-        return f"{self.label(claim.treatment)}{verdict_phrase(verdict, against=against_label)}"
+        return f"{self.label(claim.treatment)}{verdict_parts(verdict, against=against_label).after_name}"
 
     def mostly_at_ceiling(self, treatment: str) -> bool:
         """Return whether most trials of a treatment served the whole offered load, so that their rate is a setting."""

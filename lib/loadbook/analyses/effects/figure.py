@@ -26,7 +26,7 @@ from loadbook.stats.headline import (
     no_change_sentence,
     non_inferiority_headline,
 )
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind, loss_at_margin
 from loadbook.stats.text import direction, margin_text, row_texts
 
@@ -268,7 +268,7 @@ class NonInferiorityFigure(EffectsFigure):
         """The subject, and in words: every row's bound in words."""
         head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
         rows = [
-            f"{self.names[row.treatment]}{verdict_phrase(row.verdict, against=row.reference_label)}"
+            f"{self.names[row.treatment]}{verdict_parts(row.verdict, against=row.reference_label).after_name}"
             for row in self.analysis.of_kind("treatment")
             if row.verdict
         ]

@@ -15,7 +15,7 @@ from loadbook.analyses.factorial.compute import (
 from loadbook.core.units import NBSP, format_percent, format_percent_range, pluralize, shorten_list
 from loadbook.stats.headline import headline as first_line
 from loadbook.stats.headline import mark_exploratory, neutral_headline, void_reason
-from loadbook.stats.phrases import verdict_phrase
+from loadbook.stats.phrases import verdict_parts
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -104,7 +104,7 @@ def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, Fa
 def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
     """Return the part of the sentence that follows the effect's name, as reports set the name in bold."""
     if len(effect.names) == 1 or effect.verdict.kind == "invalid":
-        return verdict_phrase(effect.verdict)
+        return verdict_parts(effect.verdict).after_name
     one, other = (switches[name].label for name in effect.names)
     verdict, texts, margin = effect.verdict, comparison_texts(effect.verdict), margin_text(effect.verdict.margin)
     subject, blocks = f": with {other}, the effect of {one}", comparison_evidence(verdict.comparison)
