@@ -141,12 +141,9 @@ def verdict_parts(verdict: Verdict, *, against: str | None = None, block_s: floa
     case = _case_of(verdict)
     if case == "invalid":
         return VerdictParts(case, values, reference)
-    forecast = forecast_text(verdict, block_s) if verdict.forecast or verdict.resolution else ""
     caveat = multiplicity_note(verdict) if case == "undecided" and not verdict.resolution else ""
-    has_forecast = case in ("undecided", "loss", "no-loss", "loss-undecided")
-    return VerdictParts(
-        case, values, reference, comparison_evidence(comparison), caveat, forecast if has_forecast else ""
-    )
+    forecast = forecast_text(verdict, block_s) if verdict.forecast or verdict.resolution else ""
+    return VerdictParts(case, values, reference, comparison_evidence(comparison), caveat, forecast)
 
 
 def _case_of(verdict: Verdict) -> Case:
