@@ -394,9 +394,16 @@ SECOND_INTERRUPT = (
 
 @contextmanager
 def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into KeyboardInterrupt, and print their effect and the next command for the user.
+    """Run a `with` block in which Ctrl-C and SIGTERM raise KeyboardInterrupt, and print what the signal does.
 
-    `resume` is the command that resumes the run.
+    The first signal prints that hosts are put back, a second one the command that does it later. When the block has
+    ended, the command that resumes is printed, and the exception is raised again. If a thread still waits for a host
+    after `THREADS_S` seconds, the process ends at once with exit code 130.
+
+    Parameters
+    ----------
+    hosts_file : the hosts file, for the command that frees hosts after a second signal.
+    resume : command that resumes the run.
     """
     count = 0
 

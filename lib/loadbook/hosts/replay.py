@@ -201,7 +201,10 @@ class RecordedRun:
         return [attempt for (_, number), attempt in self._trials.items() if number == block]
 
     def replay_of_block(self, block: int) -> PlainReplay:
-        """Return how the mode of a block plays it back; a trial that failed does not tell it."""
+        """Return the object that plays a block back, by the mode (such as interleaved) that its records contain.
+
+        A trial that failed may have no record of its mode; the other trials of its block decide.
+        """
         records = [record for _, record in self.trials_of_block(block)]
         return cast("PlainReplay", mode_of_block(records).facet("replay"))
 

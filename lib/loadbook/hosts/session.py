@@ -146,7 +146,10 @@ class SshSession:
         return self.transport.is_active() and self._dead_man_switch.alive
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
-        """Run quoted shell text in a subshell of the persistent shell; kill its process group at the time limit."""
+        """Run quoted shell text in a subshell of the persistent shell and return exit code and output.
+
+        After `timeout_s` its process group is killed and HostTimeoutError raised; the next call starts a new shell.
+        """
         if not self._shell.alive and self.transport.is_active():
             self._shell = self._prepare_shell(Shell(self._channel()))
             self._dead_man_switch.send_line(f"shell {self._shell.pid}")

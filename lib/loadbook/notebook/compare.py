@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class Displayable:
-    """Base class of objects that a cell displays like a section of a report."""
+    """Base class of results that JupyterLab displays as HTML of a report, and a terminal as text.
+
+    A subclass defines `_block()`. Jupyter calls the `_repr_` methods (IPython's rich display), users call none of them.
+    """
 
     def _block(self) -> Block:
         """Return the block to display."""

@@ -281,9 +281,11 @@ def resolution_sentence(analysis: Analysis) -> str | None:
 
 
 def resolution_reason(analysis: Analysis) -> str:
-    """Return what a wide A/A arm gives, and how many more blocks would make it narrower than the margin.
+    """Return why a run cannot show small differences: an A/A arm, same against same, has a wide interval.
 
-    The number is left out where every treatment is decided nevertheless.
+    The sentences name the widest arm with its interval, and estimate how many more blocks would make the interval
+    narrower than the margin. The estimate is left out if every treatment has a verdict all the same. `analysis` must
+    have at least one wide A/A arm (`analysis.wide_arms`).
     """
     return " ".join(f"{text}." for text in _resolution_reasons(analysis))
 

@@ -211,7 +211,11 @@ def effect_interval_from_logs(log_interval: Interval | None) -> Interval | None:
 
 
 class PairedTestResult(NamedTuple):
-    """Estimate of the log ratio, its two-sided p, and one interval of the log ratio for each given alpha."""
+    """Estimate of the log ratio, its two-sided p, and one interval of the log ratio for each given alpha.
+
+    The ratio is other to base, so a positive estimate means that `other` has the larger values. An interval is None if
+    so few blocks allow none at its alpha.
+    """
 
     estimate: float
     p: float

@@ -96,7 +96,11 @@ class NoiseSummary:
 
 
 def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
-    """Return the valid trials of these arms, which share one configuration, in order of execution."""
+    """Return the valid trials of arms that share one configuration, in order of execution.
+
+    `values` has a row per trial and the columns `treatment`, `valid`, `value` (of the metric) and `slot` (its position
+    in the run); trials without a positive value are left out. `arms` are names of treatments.
+    """
     counted = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
     return counted.sort_values("slot", ignore_index=True)
 

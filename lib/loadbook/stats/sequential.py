@@ -67,7 +67,7 @@ MIN_ALPHA = 1e-6  # below, blocks are too few to detect any realistic difference
 
 
 def always_valid_paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Test paired logs by the always-valid t test; the estimate is the mean log ratio."""
+    """Test paired logs, one value per block, by the always-valid t test; the estimate is the mean of other - base."""
     return always_valid_t(np.round(other - base, LOG_DECIMALS), alphas)
 
 

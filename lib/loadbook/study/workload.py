@@ -133,7 +133,10 @@ class Workload(StrictModel):
 
     @property
     def hang_limit_s(self) -> float:
-        """Return the seconds after which the load counts as hung, without extra time that a tool needs."""
+        """Return the seconds after which the measured part of the load counts as hung.
+
+        It begins after the warm-up, and has no extra time that a tool needs (`Tool.extra_timeout_s`).
+        """
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
     def with_duration(self, duration_s: float, warmup_s: float, least_requests: int = 1) -> Workload:

@@ -456,7 +456,7 @@ def error_trials_sentence(
 
 
 def two_arms_text(treatment: tuple[int, int], against: tuple[int, int]) -> str:
-    """Return a short text of two treatments, each with its number of trials with errors and of all trials."""
+    """Return a short text of two treatments; each tuple is its number of trials with errors, then of all trials."""
     return f"errors in {treatment[0]} of {treatment[1]} against {against[0]} of {against[1]} trials"
 
 

@@ -42,7 +42,10 @@ class InterleavedBlocks(BlockRunner[InterleavedBlock]):
         return InterleavedBlock(self.testbed, attempts, self.by_latency)
 
     def use_results(self, block: InterleavedBlock) -> None:
-        """Take over the lengths that the first block has chosen."""
+        """Keep the lengths of slice and gap that a block chose by its latency, for all blocks that follow.
+
+        Called after each block; only the first one of a run measures the latency, and its choice is printed as a note.
+        """
         if self.by_latency is not None or not block.by_latency:
             return
         self.by_latency, study = block.by_latency, block.testbed.plan.study

@@ -263,7 +263,9 @@ class HostMetricsFigure(_TimelineFigure):
 class CoresFigure(HostMetricsFigure):
     """One panel per core and per process of one host over one block, each from 0 to one whole CPU.
 
-    Parameters as of `HostMetricsFigure`, and `host`, the alias of the host.
+    A panel shows a share of one CPU over the time of the block. A process above one whole CPU stretches its panel.
+
+    Parameters are those of `HostMetricsFigure`, and `host`, the alias of the host.
     """
 
     subject = "Cores and processes of one host"
