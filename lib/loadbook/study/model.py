@@ -17,6 +17,7 @@ from loadbook.study.problems import last_declared_look, table_in
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
+FACTORIAL_NOTEBOOKS = ("factorial", "run_quality")
 CAPACITY_NOTEBOOKS = ("capacity", "run_quality")
 CERTIFIED_NOTEBOOKS = ("certified_rates", "run_quality")
 TrialExecution = str  # value of `execution` of a mode (`loadbook.modes.base.MODES`)
@@ -150,7 +151,8 @@ class Study(StrictModel):
     name : name of the file without its ending.
     question : question that the report answers, at least 3 characters.
     background : text that readers should know beforehand.
-    notebooks : pages of the report, from notebooks/; the first is the study's own.
+    notebooks : pages of the report, from notebooks/; the first is the study's own. The tables [factorial] and
+        [capacity] have other defaults: their own page, and run_quality.
     metric : metric that is compared (docs/data-format.md).
     baseline : treatment with which the others are compared.
     stratify_by : factor whose levels are conditions (near, remote); each condition is analysed on its own.
@@ -222,7 +224,8 @@ class Study(StrictModel):
         if not isinstance(raw, dict):
             return raw
         last = last_declared_look(raw)
-        return ({"blocks": last} if last else {}) | _capacity_defaults(raw) | raw
+        factorial = {"notebooks": FACTORIAL_NOTEBOOKS} if raw.get("factorial") else {}
+        return ({"blocks": last} if last else {}) | factorial | _capacity_defaults(raw) | raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""

@@ -27,6 +27,8 @@ def test_ci_page_examples_of_the_ci_table_are_valid(tmp_path) -> None:
     assert set(CiLimits.model_fields) < named
     study = 'name = "x"\nquestion = "Is it?"\nbaseline = "a"\n[roles.driver]\n[roles.web]\nservice = "nginx"\n'
     study += '[workload]\ntool = "wrk"\n[treatments]\na = {}\nb = {}\n'
-    (first,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    first, builds = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "x.toml").write_text(study + first)
     assert read_study(tmp_path / "x.toml").ci == CiPolicy(undecided="pass")
+    (tmp_path / "builds.toml").write_text(builds)
+    assert read_study(tmp_path / "builds.toml").ci == CiPolicy(undecided="pass")

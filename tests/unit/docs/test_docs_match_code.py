@@ -34,10 +34,16 @@ def test_local_links_of_the_documents_exist() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
-@pytest.mark.parametrize(("folder", "study"), [("recorded-run", "recorded"), ("recorded-interleaved", "interleaved")])
-def test_readme_offline_examples_use_the_recorded_studies(folder: str, study: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "folder", "study"),
+    [
+        ("README.md", "recorded-run", "recorded"),
+        ("docs/interleaving.md", "recorded-interleaved", "interleaved"),
+    ],
+)
+def test_offline_examples_use_the_recorded_studies(page: str, folder: str, study: str) -> None:
     (recorded,) = (ROOT / "tests/fixtures" / folder).iterdir()
     example = ROOT / f"tests/fixtures/recorded-studies/{study}.toml"
-    readme = (ROOT / "README.md").read_text()
-    assert "tests/fixtures/recorded-studies/" in readme and example.name in readme and folder in readme
+    text = (ROOT / page).read_text()
+    assert "tests/fixtures/recorded-studies/" in text and example.name in text and folder in text
     assert example.read_text() == (recorded / "study.toml").read_text()

@@ -156,6 +156,12 @@ def test_generators_of_a_fraction_use_factor_names() -> None:
     assert "p is confounded with q x t." in alias_sentences(factorial_design(spec))
 
 
+def test_factorial_table_has_a_page_of_its_own_by_default(tmp_path: Path) -> None:
+    assert study(tmp_path).notebooks == ("factorial", "run_quality")
+    changed = study(tmp_path, ('name = "x"', 'name = "x"\nnotebooks = ["run_quality"]'))
+    assert changed.notebooks == ("run_quality",)
+
+
 def test_factorial_smoke_variant_is_a_full_design_of_two_factors(tmp_path: Path) -> None:
     short = smoke_variant(study(tmp_path))
     assert list(short.treatments) == ["plain", "a", "b", "ab", "again"]

@@ -54,6 +54,33 @@ def test_plan_states_the_execution_and_its_reason(tmp_path, monkeypatch, study: 
     assert execution in line
 
 
+def test_plan_of_a_target_that_loadbook_does_not_start_has_no_line_on_its_memory(tmp_path, monkeypatch) -> None:
+    layout = with_studies(tmp_path)
+    (layout.studies / "shop.toml").write_text(
+        """
+        name = "shop"
+        question = "Is it faster with more connections?"
+        baseline = "fifty"
+        [roles.driver]
+        [roles.shop]
+        external = "shop.example.net:80"
+        [workload]
+        tool = "wrk"
+        target = "shop"
+        [factors]
+        connections = { of = "workload", levels = [50, 100] }
+        [treatments.fifty]
+        [treatments.hundred]
+        set = { connections = 100 }
+        """
+    )
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(run_commands.plan, ["shop"], catch_exceptions=False)
+    assert "execution   interleaved" in done.output
+    assert "\nmemory " not in done.output
+    assert "\nmemory " in CliRunner().invoke(run_commands.plan, ["aa"], catch_exceptions=False).output
+
+
 def test_plan_of_a_plain_study_says_that_the_study_asks_for_it(tmp_path, monkeypatch) -> None:
     layout = with_studies(tmp_path)
     (layout.studies / "mine.toml").write_text('include = "aa.toml"\nname = "mine"\nexecution = "plain"\n')

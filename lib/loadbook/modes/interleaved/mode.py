@@ -89,10 +89,11 @@ class InterleavedMode(Mode):
         return [("latencies", f"from the {pluralize(blocks, 'plain block')}, which run first{few}")]
 
     def plan_notes(self, plan: Plan, services: Mapping[str, ServiceSpec]) -> list[tuple[str, str]]:
-        """Return the memory that the services of all treatments may need at once."""
+        """Return the memory that the services of all treatments may need at once; [] if loadbook starts none."""
         from loadbook.modes.interleaved.services import memory_at_once
 
-        needs = memory_at_once(plan.study, plan.treatments, services)
+        if not (needs := memory_at_once(plan.study, plan.treatments, services)):
+            return []
         of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
         return [("memory", f"of a host, for {len(plan.treatments)} treatments at once: {of_roles}")]
 
