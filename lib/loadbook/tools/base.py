@@ -161,9 +161,9 @@ class Tool(Protocol):
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return the argument list that loads the target for about `duration_s` seconds, or with `requests` requests.
+        """Return the argument list that loads the target for `duration_s` seconds, or with `requests` requests.
 
-        Used for warm-up and measurement alike. Raises ToolError for a workload that the tool does not support.
+        The options are exact; validity rules judge how well the tool kept to them. Used for warm-up and measurement alike. Raises ToolError for a workload that the tool does not support.
         """
         ...
 

@@ -79,7 +79,7 @@ def test_import_reports_all_problems_at_once(call):
         ({"file": "."}, "is no file or folder below"),
         ({"file": "plain-2.txt"}, "line 7: plain-2.txt is that of line 2"),
         ({"file": "x" * 5000}, "no file"),
-        ({"tool": "siege"}, "no tool 'siege'; tools: ab, artillery, autocannon"),
+        ({"tool": "nosuchtool"}, "no tool 'nosuchtool'; tools: ab, artillery, autocannon"),
         ({"host": "a b"}, "host 'a b': use letters"),
         ({"host": "../x"}, "host '../x': use letters"),
         ({"exit_code": "-1"}, "no file '-1'"),
@@ -217,7 +217,7 @@ def test_import_refuses_contradictory_options(call):
         (("--margin", "2"), "--margin 2 is not between 0 and 1"),
         (("--question", "?"), "--question must have 3 to 90 printable characters"),
         (("--question", "what\udcff is it?"), "--question must have 3 to 90 printable characters"),
-        (("--tool", "siege"), "no tool 'siege'"),
+        (("--tool", "nosuchtool"), "no tool 'nosuchtool'"),
         (("--baseline", "none"), "no treatment 'none'; say by --baseline"),
         (("--aa", "plain"), "--aa 'plain' is no treatment beside the baseline"),
     ):

@@ -41,9 +41,6 @@ def test_registry_lists_the_known_tools() -> None:
         if not tool.load_models:  # its reports are read, but it is not run
             continue
         assert tool.version_argv[0] == tool.binary and tool.install_hint
-        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), (
-            tool.install_hint
-        )
 
 
 def test_unknown_tool_error_lists_the_known_ones() -> None:
@@ -55,7 +52,8 @@ def test_unknown_tool_error_lists_the_known_ones() -> None:
 def test_new_tool_needs_only_one_file(toy: str, tmp_path: Path) -> None:
     assert "toy" in base.tool_names()
     load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
-    assert base.load_tool(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
+    command = ["toy", "-d", "2.5", "-r", "5/1", "http://h:80/a"]
+    assert base.load_tool(toy).command(load, Target("h", 80), 2.5) == command
     with pytest.raises(ToolError, match="open-loop") as refusal:
         base.load_tool("wrk").command(load, Target("h", 80), 2)
     assert refusal.value.hint == f"tools that can: {', '.join(base.tool_names('open'))}" and "toy" in refusal.value.hint
