@@ -163,7 +163,8 @@ class Tool(Protocol):
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return the argument list that loads the target for `duration_s` seconds, or with `requests` requests.
 
-        The options are exact; validity rules judge how well the tool kept to them. Used for warm-up and measurement alike. Raises ToolError for a workload that the tool does not support.
+        The options are exact; validity rules judge how well the tool kept to them. Used for warm-up and measurement
+        alike. Raises ToolError for a workload that the tool does not support.
         """
         ...
 
