@@ -54,8 +54,9 @@ TERMINAL: Form = {
     "loss-undecided": "undecided{against}: {worst_bound}; {needed}",
     "invalid": "invalid{against}: {reason}",
 }
-# parts of headlines: an effect with its interval
+# parts of headlines: an effect with its interval, after a verb and alone
 EFFECT = "{effect} ({bounds})"
+DIFFERENCE = "{direction_word} by {size} ({bounds})"
 
 # claims that follow a name without a colon; they name their reference themselves, as equivalence does
 _PREDICATES = ("better", "worse", "small", "loss")
@@ -82,10 +83,14 @@ class VerdictParts:
     caveat: str = ""
     forecast: str = ""
 
-    def render(self, form: Form | str = CLAIMS) -> str:
+    def render(self, form: Form | str = CLAIMS, **more_values: str) -> str:
         """Return the verdict in a form, or in a single pattern, without a full stop."""
         pattern = form if isinstance(form, str) else form[self.case]
-        return pattern.format_map({**self.values, "evidence": self.evidence})
+        return pattern.format_map({**self.values, "evidence": self.evidence, **more_values})
+
+    def followed(self, claim: str) -> str:
+        """Return a claim with the caveat and the forecast after it, without the last full stop."""
+        return ". ".join(filter(None, (claim, self.caveat, self.forecast)))
 
     @property
     def after_name(self) -> str:
@@ -115,15 +120,16 @@ class VerdictParts:
 
     @property
     def _sentences(self) -> str:
-        claim = ", ".join(filter(None, (self.render(), self.evidence)))
-        return ". ".join(filter(None, (claim, self.caveat, self.forecast)))
+        return self.followed(", ".join(filter(None, (self.render(), self.evidence))))
 
 
-def verdict_parts(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> VerdictParts:
+def verdict_parts(
+    verdict: Verdict, *, against: str | None = None, block_s: float | None = None, among: str = "comparisons"
+) -> VerdictParts:
     """Return a verdict in parts.
 
     `against` is the label of the reference, None if that is the baseline of the whole page; `block_s` (seconds per
-    block) adds the time needed to a forecast.
+    block) adds the time needed to a forecast. `among` is the noun for the family of the verdict.
     """
     comparison, texts, reference = verdict.comparison, comparison_texts(verdict), against or ""
     effect, metric, than = comparison.effect or 0.0, comparison.metric, f" than {reference}" if reference else ""
@@ -141,7 +147,7 @@ def verdict_parts(verdict: Verdict, *, against: str | None = None, block_s: floa
     case = _case_of(verdict)
     if case == "invalid":
         return VerdictParts(case, values, reference)
-    caveat = multiplicity_note(verdict) if case == "undecided" and not verdict.resolution else ""
+    caveat = multiplicity_note(verdict, among) if case == "undecided" and not verdict.resolution else ""
     forecast = forecast_text(verdict, block_s) if verdict.forecast or verdict.resolution else ""
     return VerdictParts(case, values, reference, comparison_evidence(comparison), caveat, forecast)
 
@@ -188,7 +194,7 @@ def terminal_verdict(verdict: Verdict, against: str | None = None) -> str:
     low, _ = comparison.ci90 or (0.0, 0.0)
     for name, end in zip(("worst_bound", "best_bound"), verdict.one_sided_bounds or (), strict=False):
         values[name] = f"{'lower' if end == low else 'upper'} bound {_dotted_range(verdict, (end,))}%"
-    return replace(parts, values={**parts.values, **values}).render(TERMINAL).translate(_ASCII)
+    return parts.render(TERMINAL, **values).translate(_ASCII)
 
 
 def _dotted_range(verdict: Verdict, bounds: Sequence[float]) -> str:

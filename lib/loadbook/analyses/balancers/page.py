@@ -21,9 +21,9 @@ from loadbook.report.page import load_run_data
 from loadbook.report.prices import Prices, compute_prices, price_sentence, value_with_interval
 from loadbook.stats.analyse import analyse
 from loadbook.stats.headline import neutral_parts, void_reason
-from loadbook.stats.phrases import verdict_parts
+from loadbook.stats.phrases import DIFFERENCE, verdict_parts
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.text import alternatives_text, comparison_texts
+from loadbook.stats.text import alternatives_text
 from loadbook.store.tables import restrict_to
 
 if TYPE_CHECKING:
@@ -299,11 +299,12 @@ def regime_support(name: str, result: RegimeResult) -> str:
     """
     if not result.best_labels:
         return f"{capitalise_first(name)}: {result.void_reason}" if result.void_reason else ""
-    slower = [row for row in result.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
-    phrases = [f"next is {slower[-1].label}, {_difference_text(slower[-1])}"] if slower else []
+    verdicts = [(row.label, row.verdict) for row in result.modes.of_kind("treatment") if row.verdict]
+    slower = [(label, verdict) for label, verdict in verdicts if verdict.kind == "worse"]
+    phrases = [f"next is {label}, {verdict_parts(verdict).render(DIFFERENCE)}" for label, verdict in slower[-1:]]
     for row in result.no_backend_rows:
         if row.verdict and row.verdict.kind in ("better", "worse", "small"):
-            phrases.append(f"{row.label} {_difference_text(row)}")
+            phrases.append(f"{row.label} {verdict_parts(row.verdict).render(DIFFERENCE)}")
         elif row.verdict:
             phrases.append(f"{row.label}{verdict_parts(row.verdict, against=result.best_labels[0]).item}")
         else:
@@ -311,12 +312,6 @@ def regime_support(name: str, result: RegimeResult) -> str:
     if not phrases:
         return ""
     return f"{capitalise_first(name)}: {'; '.join(phrases)}." if name else f"{capitalise_first('; '.join(phrases))}."
-
-
-def _difference_text(row: AnalysisRow) -> str:
-    """Return a difference with its interval: "slower by 52 % (50 to 54 %)"; empty without a verdict."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    return f"{texts.direction_word} by {texts.size} ({texts.bounds})" if texts else ""
 
 
 def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:

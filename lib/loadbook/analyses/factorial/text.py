@@ -15,20 +15,22 @@ from loadbook.analyses.factorial.compute import (
 from loadbook.core.units import NBSP, format_percent, format_percent_range, pluralize, shorten_list
 from loadbook.stats.headline import headline as first_line
 from loadbook.stats.headline import mark_exploratory, neutral_headline, void_reason
-from loadbook.stats.phrases import verdict_parts
+from loadbook.stats.phrases import Form, verdict_parts
 from loadbook.stats.results import VerdictKind
-from loadbook.stats.text import (
-    comparison_evidence,
-    comparison_texts,
-    confidence_text,
-    forecast_text,
-    margin_text,
-    multiplicity_note,
-)
+from loadbook.stats.text import comparison_evidence, margin_text
 
 MAX_NAMED = 2  # largest number of factors, and of pairs, in the first lines of a page
 SIGNIFICANT_KINDS = ("better", "worse", "small")
 INTERACTION_TEXTS = {"better": "better together", "worse": "worse together"}
+_CHANGE = "with {other}, the effect of {one} changes by"
+_SIZED = f"{_CHANGE} {{change}} ({{confidence}} interval {{interval}})"
+INTERACTION: Form = {
+    "better": f"{_SIZED}, {{evidence}}: {INTERACTION_TEXTS['better']}",
+    "worse": f"{_SIZED}, {{evidence}}: {INTERACTION_TEXTS['worse']}",
+    "small": f"{_SIZED}: real, but smaller than the {{margin}} that matters, {{evidence}}",
+    "equivalent": f"{_CHANGE} no more than {{margin}} ({{confidence90}} interval {{interval90}}), {{evidence}}",
+    "undecided": f"undecided: {_CHANGE} {{interval}}, {{evidence}}",
+}
 
 
 def factorial_headline(result: FactorialAnalysis) -> str:
@@ -106,20 +108,8 @@ def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, Fact
     if len(effect.names) == 1 or effect.verdict.kind == "invalid":
         return verdict_parts(effect.verdict).after_name
     one, other = (switches[name].label for name in effect.names)
-    verdict, texts, margin = effect.verdict, comparison_texts(effect.verdict), margin_text(effect.verdict.margin)
-    subject, blocks = f": with {other}, the effect of {one}", comparison_evidence(verdict.comparison)
-    if verdict.kind == "equivalent":
-        level = confidence_text(verdict.comparison.level, one_sided=True)
-        return f"{subject} changes by no more than {margin} ({level} interval {texts.interval90}), {blocks}."
-    if verdict.kind == "undecided":
-        claim = f"undecided: with {other}, the effect of {one} changes by {texts.interval}, {blocks}"
-        further = multiplicity_note(verdict, "effects"), forecast_text(verdict)
-        return f": {'. '.join(filter(None, (claim, *further)))}."
-    level = confidence_text(verdict.comparison.level)
-    text = f"{subject} changes by {texts.change} ({level} interval {texts.interval})"
-    if verdict.kind == "small":
-        return f"{text}: real, but smaller than the {margin} that matters, {blocks}."
-    return f"{text}, {blocks}: {INTERACTION_TEXTS[verdict.kind]}."
+    parts = verdict_parts(effect.verdict, among="effects")
+    return f": {parts.followed(parts.render(INTERACTION, one=one, other=other))}."
 
 
 def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
