@@ -70,9 +70,10 @@ EXPLORATORY_PREFIX = "Exploratory: "
 MAX_LENGTH = 90
 MAX_OTHERS = 2
 MAX_SENTENCES = 2
-# what follows the name of a treatment in place of the claims of pages, the longest first
+# what follows the name of a treatment, the longest first: the claims of pages (whole, brief), or words of headlines
+CLAIM_HEADLINES = ("{whole}", "{brief}")
 HEADLINES: dict[Case, tuple[str, ...]] = {
-    "small": (f" {EFFECT}: less than the {{margin}} that matters.",),
+    "small": ("{whole}", f" {EFFECT}: less than the {{margin}} that matters."),
     "undecided": (": undecided, {interval}, {evidence}.", ": undecided, {interval}."),
     "loss-undecided": (": undecided, at worst {worst} (one-sided), {evidence}.",),
 }
@@ -342,10 +343,8 @@ def _headline_variants(row: AnalysisRow) -> list[str]:
     parts, comparison = _row_parts(row), row.verdict.comparison
     # added blocks are in the word before the headline
     evidence = evidence_text(comparison.blocks, comparison.interim_analysis, execution=comparison.execution)
-    shorter = [replace(parts, evidence=evidence).render(pattern) for pattern in HEADLINES.get(parts.case, ())]
-    if parts.case in ("undecided", "loss-undecided"):
-        return shorter
-    return [parts.after_name, *(shorter or [parts.brief])]
+    short, claims = replace(parts, evidence=evidence), {"whole": parts.after_name, "brief": parts.brief}
+    return [short.render(pattern, **claims) for pattern in HEADLINES.get(parts.case, CLAIM_HEADLINES)]
 
 
 def _row_parts(row: AnalysisRow) -> VerdictParts:
