@@ -81,3 +81,18 @@ def test_svg_minification_moves_repeated_styles_to_a_group():
     svg = "".join(f'<use xlink:href="#m1" x="{x}" y="2" style="fill: #fff; stroke: #000"/>' for x in range(3))
     marks = "".join(f'<use href="#m1" x="{x}" y="2"/>' for x in range(3))
     assert compact_svg(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'
+
+
+def test_svg_minification_removes_groups_without_attributes_and_keeps_the_others():
+    assert compact_svg('<g><g clip-path="url(#p)"><g/><g><path d="M0 0"/></g></g></g>') == (
+        '<g clip-path="url(#p)"><path d="M0 0"/></g>'
+    )
+
+
+def test_styles_that_elements_repeat_become_classes_and_texts_stay():
+    text = '<text x="1"> style="fill:none"</text>'
+    paths = '<path d="M0 0" style="fill: none"/>' * 2 + '<path d="M1 1" style="fill: #fff"/>'
+    small = compact_svg(f'<svg><style type="text/css">*{{}}</style>{paths}{text}{text}</svg>')
+    assert '<style type="text/css">*{}.s0{fill:none}</style>' in small
+    assert small.count('<path d="M0 0" class="s0"/>') == 2 and 'd="M1 1" style="fill:#fff"' in small
+    assert small.count(text) == 2

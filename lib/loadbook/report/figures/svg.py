@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from functools import lru_cache
 from html import unescape
 from urllib.parse import quote
@@ -38,8 +39,8 @@ def svg_data_uri(figure: Figure) -> str:
 def compact_svg(svg: str) -> str:
     """Return an SVG of matplotlib in fewer bytes without visible change, as pages have up to 30 figures.
 
-    Removed are: prologue, comments, metadata, unused names and groups, white space, digits below 1/20 of a point, and
-    styles that many marks repeat. Texts get their measured width, and all of them one list of fonts.
+    Removed are: prologue, comments, metadata, unused names and groups, white space, and digits below 1/20 of a point.
+    Styles that marks repeat become classes. Texts get their measured width, and all of them one list of fonts.
     """
     svg = _TEXT.sub(_fit_text, _REMOVABLE.sub("", svg))
     svg = _LONG_NUMBER.sub(_round_number, svg)
@@ -48,10 +49,37 @@ def compact_svg(svg: str) -> str:
     names = {name: f"{name[0]}{number:x}" for number, name in enumerate(dict.fromkeys(_NAME.findall(svg)))}
     svg = _NAME.sub(lambda name: names[name[0]], svg)
     svg = _STYLE_ATTRIBUTE.sub(lambda style: _BLANK_IN_STYLE.sub(r"\1", style[0]), svg)
-    svg = _LONELY.sub(r"\1", _LONELY.sub(r"\1", svg))
+    svg = _without_plain_groups(svg)
     svg = _SAME_STYLE_RUN.sub(lambda run: f'<g style="{run[2]}">{run[0].replace(run[1], "")}</g>', svg)
+    svg = _with_classes(svg)
     svg = svg.replace("<svg xmlns:xlink", f'<svg style="font-family:{FONTS};white-space:pre" xmlns:xlink', 1)
     return svg.replace("xlink:href", "href").strip()
+
+
+def _without_plain_groups(svg: str) -> str:
+    """Return an SVG without the groups that have no attributes."""
+    plain: list[bool] = []
+
+    def keep(tag: re.Match[str]) -> str:
+        if tag[0] == "</g>":
+            return "" if plain.pop() else "</g>"
+        if tag[0].endswith("/>"):
+            return ""
+        plain.append(tag[0] == "<g>")
+        return "" if plain[-1] else tag[0]
+
+    return _GROUP.sub(keep, svg)
+
+
+def _with_classes(svg: str) -> str:
+    """Return an SVG whose repeated style attributes are classes of its style sheet."""
+    if "</style>" not in svg:
+        return svg
+    repeated = [style for style, number in Counter(_STYLE_ATTRIBUTE.findall(svg)).items() if number > 1]
+    names = {style: f"s{number:x}" for number, style in enumerate(repeated)}
+    rules = "".join(f".{name}{{{style[len(' style=') + 1 : -1]}}}" for style, name in names.items())
+    svg = _STYLE_ATTRIBUTE.sub(lambda style: f' class="{names[style[0]]}"' if style[0] in names else style[0], svg)
+    return svg.replace("</style>", f"{rules}</style>", 1)
 
 
 _REMOVABLE = re.compile(
@@ -63,11 +91,11 @@ _REMOVABLE = re.compile(
 _TEXT = re.compile(r'<text style="([^"]*)"([^>]*)>([^<]*)</text>')
 _TEXT_SIZE = re.compile(r"font-size: ([\d.]+)px")
 _NAME = re.compile(r"(?<=[#\"])[mph][0-9a-f]{10}(?=[\")])")  # of a mark, a clipping path or a hatch
-_LONELY = re.compile(r"<g>(<(?:path|use|text) [^>]*(?:/>|>[^<]*</text>))</g>")  # a group of one element
+_GROUP = re.compile(r"</?g\b[^>]*>")
 _LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
 _PATH_DATA = re.compile(r'(?<= d=")[^"]*')
 _BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
-_STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"')
+_STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"(?=[^<]*>)')  # of a tag, not of a text
 _BLANK_IN_STYLE = re.compile(r"([:;]) ")
 _SAME_STYLE_RUN = re.compile(r'<use [^>]*( style="([^"]*)")/>(?:<use [^>]*\1/>)+')  # marks of equal style
 _SPACE_BETWEEN_TAGS = re.compile(r">\s+<(?!/text)")
