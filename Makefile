@@ -16,7 +16,7 @@ help:
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
 	@echo 'make services install what every study needs: servers, load generators, what builds applications, JMeter'
 	@echo 'make site     make services, then every smoke study and every report: loadbook report --all'
-	@echo 'make test     lint, the tests that need only Python, and a short study through real parts: 2 to 4 minutes'
+	@echo 'make test     lint, the tests that need only Python, and a short study through real parts: 2 to 7 minutes'
 	@echo 'make test-live   types, and every test with real servers, SSH, processes and browsers'
 	@echo 'make test-all    both'
 	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'

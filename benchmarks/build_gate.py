@@ -1,4 +1,4 @@
-"""Error rates of the build gate in % of simulated runs with known effects.
+"""Error rates of the build gate in % of simulated runs with known effects, judged with their harness checks.
 
     python benchmarks/build_gate.py [--runs 2000] [--markdown]
 
@@ -14,7 +14,9 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ import pandas as pd
 
 from loadbook.stats.ci import CaseOutcome, assess_run
 from loadbook.stats.compare import compare, compare_declared
-from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
-from loadbook.stats.verdict import decide_verdict
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, RowKind, Verdict
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, decide_verdict
 from loadbook.study.limits import CiPolicy
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan
@@ -31,13 +33,18 @@ from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01
 TWO, FIVE = math.log(1 - 0.02), math.log(1 - 0.05)
+COLUMNS: tuple[CaseOutcome, ...] = ("failed", "invalid", "passed")
+CONTROL = -0.2  # the known effect of the positive control, a ratio minus 1
 PASS, FAIL = {"undecided": "pass"}, {"undecided": "fail"}
 LOSS = {"min_effect": -0.02}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Treatments with these log effects, beside an A/A arm; `wrong` is the outcome that must stay below `limit` %."""
+    """Treatments with these log effects, beside an A/A arm and, if `control`, a positive control.
+
+    `wrong` is the outcome that must stay below `limit` %.
+    """
 
     truth: str
     effects: Sequence[float]
@@ -46,6 +53,7 @@ class Case:
     blocks: int = 10
     wrong: CaseOutcome = "failed"
     limit: float | None = None
+    control: bool = True
 
     @property
     def said(self) -> str:
@@ -66,6 +74,10 @@ CASES = [
         Case(f"{NOTHING}, {k} treatment{'s' if k > 1 else ''}", [0.0] * k, FAIL, noise, blocks)
         for k, noise, blocks in [(1, "iid", 10), (1, "iid", 20), (1, "iid", 40), (1, "t2.5", 20), (4, "iid", 20),
                                  (4, "t2.5", 20)]
+    ),
+    *(
+        Case(f"{NOTHING}, 1 treatment", [0.0], PASS, noise, blocks, limit=2.5, control=False)
+        for noise, blocks in [("quiet", 6), ("quiet", 10), ("iid", 10), ("iid", 20), ("iid", 40)]
     ),
     Case(f"{NOTHING}, 1 treatment", [0.0], LOSS | FAIL, "iid", 20),
     Case(f"{NOTHING}, 4 treatments", [0.0] * 4, LOSS | PASS, "iid", 20, limit=2.5),
@@ -93,9 +105,10 @@ class Tables:
     trials = pd.DataFrame({"valid": [True]})
 
 
-def analysis_of(arms: Floats) -> Analysis:
-    """Return the analysis of one run from log values, shape (arms, blocks): baseline, treatments, A/A arm."""
-    names = ["base", *(f"t{k}" for k in range(1, len(arms) - 1)), "aa"]
+def analysis_of(arms: Floats, control: bool) -> Analysis:
+    """Return the analysis of one run from log values, shape (arms, blocks): baseline, treatments, A/A arm, control."""
+    checks: list[RowKind] = ["aa", "control"] if control else ["aa"]
+    names: list[str] = ["base", *(f"t{k}" for k in range(1, len(arms) - len(checks))), *checks]
     blocks = arms.shape[1]
     values = pd.DataFrame({
         "treatment": np.repeat(names, blocks), "block": np.tile(np.arange(blocks), len(names)),
@@ -103,35 +116,51 @@ def analysis_of(arms: Floats) -> Analysis:
     })  # fmt: skip
     rows = [
         _row(c.treatment, "treatment", c)
-        for c in compare_declared(values, "base", names[1:-1], "baseline", metric="ok_per_s").comparisons
+        for c in compare_declared(values, "base", names[1 : -len(checks)], "baseline", metric="ok_per_s").comparisons
     ]
-    twin = compare(values, "aa", "base", metric="ok_per_s")
-    void = twin.p is not None and twin.p < AA_P
+    check_rows = [_row(name, name, compare(values, name, "base", metric="ok_per_s")) for name in reversed(checks)]
+    if control:
+        state = control_state(check_rows[0].verdict, -1, CONTROL)
+        check_rows[0] = replace(check_rows[0], check_state=state, expected_effect=CONTROL)
+    twin = check_rows[-1]
+    check_rows[-1] = replace(
+        twin, check_state=aa_state(twin.verdict, AA_P, MARGIN),
+        half_width_limit=aa_half_width_limit(MARGIN, check_rows[:-1]),
+    )  # fmt: skip
+    void = check_rows[-1].check_state == "failed"
     rows = [_row(r.treatment, "treatment", r.verdict.comparison, void) for r in rows if r.verdict]
-    rows = [_row("base", "baseline", None), *rows, _row("aa", "aa", twin, state="failed" if void else "passed")]
-    return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows))
+    rows = [_row("base", "baseline", None), *rows, *check_rows]
+    return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows), limited=False)
 
 
-def _row(
-    name: str, kind: RowKind, found: Comparison | None, void: bool = False, state: CheckState | None = None
-) -> AnalysisRow:
+def _row(name: str, kind: RowKind, found: Comparison | None, void: bool = False) -> AnalysisRow:
     verdict = decide_verdict(found, MARGIN) if found else None
     if verdict and void:
         verdict = Verdict("invalid", verdict.comparison, MARGIN, reason="the laboratory contradicts itself")
-    return AnalysisRow(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}), state)
+    return AnalysisRow(name, name, kind, 1.0, None, 1, 1, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
 
 
 def outcomes(case: Case, runs: int) -> Counter[CaseOutcome]:
     """Return the number of simulated runs by outcome of the gate."""
     rng = np.random.default_rng(zlib.crc32(repr((case.truth, case.said, case.noise, case.blocks)).encode()))
-    arms = draw(rng, case.noise, runs, case.blocks, [*case.effects, 0.0]).swapaxes(0, 1)
+    checks = [0.0, math.log1p(CONTROL)] if case.control else [0.0]
+    arms = draw(rng, case.noise, runs, case.blocks, [*case.effects, *checks]).swapaxes(0, 1)
     gate = CiPolicy.model_validate(case.gate)
-    return Counter(assess_run(gate, analysis_of(run), Tables()).outcome for run in arms)  # type: ignore[arg-type]
+    return Counter(assess_run(gate, analysis_of(run, case.control), Tables()).outcome for run in arms)  # type: ignore[arg-type]
 
 
 def kept(case: Case, percent: float, runs: int) -> bool:
     """Return whether a case is within its limit plus two standard errors of the simulation."""
     return case.limit is None or percent <= case.limit + 2 * math.sqrt(case.limit * (100 - case.limit) / runs)
+
+
+def row_text(case: Case, shares: dict[CaseOutcome, float], markdown: bool) -> str:
+    """Return the outcomes of a case, in % of its runs, as a line of the table."""
+    limit = "" if case.limit is None else f"{case.wrong} <= {case.limit:g}"
+    control = "found" if case.control else "none"
+    percents = [f"{share:.1f}" for share in shares.values()]
+    cells = [case.truth, case.said, control, case.noise, str(case.blocks), *percents, limit]
+    return f"| {' | '.join(cells)} |" if markdown else "\t".join(cells)
 
 
 def main() -> int:
@@ -140,15 +169,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--markdown", action="store_true")
     asked, fine = parser.parse_args(), True
-    heads = ["truth", "[gate]", "noise", "blocks", "failed, %", "no verdict, %", "passed, %", "limit"]
-    print("| " + " | ".join(heads) + " |\n|---|---|---|--:|--:|--:|--:|---|" if asked.markdown else "\t".join(heads))
-    for case in CASES:
-        found = outcomes(case, asked.runs)
-        shares = {word: 100 * found[word] / asked.runs for word in ("failed", "invalid", "passed")}
-        fine &= kept(case, shares[case.wrong], asked.runs)
-        limit = "" if case.limit is None else f"{case.wrong} <= {case.limit:g}"
-        cells = [case.truth, case.said, case.noise, str(case.blocks), *(f"{s:.1f}" for s in shares.values()), limit]
-        print("| " + " | ".join(cells) + " |" if asked.markdown else "\t".join(cells), flush=True)
+    heads = ["truth", "[ci]", "control", "noise", "blocks", "failed, %", "no verdict, %", "passed, %", "limit"]
+    lines = f"| {' | '.join(heads)} |\n|---|---|---|---|--:|--:|--:|--:|---|"
+    print(lines if asked.markdown else "\t".join(heads))
+    with ProcessPoolExecutor() as pool:
+        for case, found in zip(CASES, pool.map(outcomes, CASES, repeat(asked.runs)), strict=True):
+            shares = {word: 100 * found[word] / asked.runs for word in COLUMNS}
+            fine &= kept(case, shares[case.wrong], asked.runs)
+            print(row_text(case, shares, asked.markdown), flush=True)
     return 0 if fine else 1
 
 

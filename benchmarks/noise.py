@@ -72,6 +72,7 @@ NOISES: dict[str, Noise] = {
     "hetero": lambda r, o: r.normal(0, np.where(o == o.max(), 0.04, 0.01)),
     "periodic": lambda r, o: periodic(r, o.shape) + white(r, o.shape),
     # what only some questions ask for
+    "quiet": lambda r, o: white(r, o.shape),
     "carry-over": lambda r, o: -0.02 * after(o, 1) + white(r, o.shape, 0.02),
     "noisy baseline": lambda r, o: r.normal(0, np.where(o == 0, 0.04, 0.01)),
 }

@@ -45,9 +45,17 @@ DRIFT_P = 0.05
 
 @dataclass(frozen=True)
 class NoiseRecord:
-    """Trials of one configuration, their noise, the precision of designs with that noise, and a relabelling test.
+    """Trials of one configuration, their noise, and what studies with that noise can find.
 
-    `relabelling` has the error rates of studies simulated from these trials; None if there are too few trials for it.
+    Attributes
+    ----------
+    metric, margin : the metric of the trials, and the smallest difference that matters (a ratio minus 1).
+    values : rows of `power.trials_of_arms`.
+    noise, pool : summary of the noise, and the pairs of trials from which studies are drawn.
+    blocks_needed : numbers of blocks for the margin; None above 10,000.
+    precisions : half-width and smallest effect found, by number of blocks.
+    relabelling : how often studies of these trials, with treatments drawn at random as labels, claim a difference; None
+        if the trials are too few for it.
     """
 
     metric: str

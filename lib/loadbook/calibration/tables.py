@@ -87,7 +87,7 @@ def _verdict(trust: Trust | None) -> str:
 
 
 def value_text(metric: str, value: float) -> str:
-    """Return a number as text: times in ms, rates with one decimal, counts whole."""
+    """Return a value in base units as text: a time (s) as "12.3 ms", a rate with one decimal, a count whole."""
     if metric in TIME_METRICS:
         return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value * 1000:.0f} ms"
     return f"{value:.1f}" if metric.endswith("_per_s") else f"{value:.0f}"

@@ -187,5 +187,5 @@ def get_metric(name: str) -> Metric:
 
 
 def metric_names(roles: Iterable[str]) -> list[str]:
-    """Return the names of all metrics, with those of single roles."""
+    """Return the names of all metrics, and CPU time per response of each role: `cpu_per_response.web`."""
     return [*METRICS, *(f"{CPU_PER_RESPONSE}.{role}" for role in roles)]

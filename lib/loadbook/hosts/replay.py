@@ -324,7 +324,7 @@ class ReplayHost(Host):
         target.chmod(mode)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Read a file; HostError if it does not exist or is larger than `max_bytes`."""
+        """Read a file at its path on the host; HostError if it does not exist or is larger than `max_bytes`."""
         try:
             data = self._path(path).read_bytes()
         except OSError as error:

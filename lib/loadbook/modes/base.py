@@ -81,8 +81,8 @@ class Mode:
     ----------
     name : name of the folder.
     how : text on how trials are run, after "cannot be run".
-    chosen_by_auto : whether execution = "auto", which `is_asked_by` then accepts, chooses this mode where nothing
-        speaks against it; the first such mode in `MODES` is asked.
+    chosen_by_auto : whether a study with execution = "auto" gets this mode if nothing speaks against it. Its
+        `is_asked_by` must be true of such a study. Of several such modes, the first one in `MODES` is taken.
     shares_hosts : whether the services of all treatments of a block are up at once.
     load_unit : what one load of a trial is called in a dry run, with their number from `loads_per_trial`.
     measures_cpu : whether the CPU time of services is measured for every metric.

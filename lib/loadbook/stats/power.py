@@ -251,7 +251,7 @@ class PairPool:
         return _effect_found(smallest_detected(*self.draw_studies(blocks), alpha), power)
 
     def precision(self, blocks: int, margin: float) -> DesignPrecision:
-        """Return the precision of studies with this number of blocks."""
+        """Return the precision of studies with this number of blocks; `margin` (a ratio minus 1) is for their power."""
         smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
         half_width, detectable = (_effect_found(smallest_effects, power) for power in (0.5, POWER))
         return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))

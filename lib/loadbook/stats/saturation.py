@@ -113,7 +113,10 @@ def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | N
 
 
 def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return only the samples of the finest source per trial, host and metric; samples of two sources do not add up."""
+    """Return the samples of one source for each trial, host and metric: the first in `SOURCE_PRECEDENCE`.
+
+    Two sources measured the same CPU or network, so their samples must not be added or averaged.
+    """
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
     ranks = {name: index for index, name in enumerate(SOURCE_PRECEDENCE)}

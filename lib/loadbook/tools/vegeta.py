@@ -100,7 +100,10 @@ class Vegeta(base.Tool):
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version; that of a build by `go install` is known from the Go toolchain only, then `12`."""
+        """Return the version that was printed, or "12" for a build by `go install`, which prints an empty version.
+
+        `go install` builds major version 12 from the module path. ToolError if nothing was printed.
+        """
         if re.search(rb"^Version: *$", stdout, re.MULTILINE) and b"Runtime: go" in stdout:
             return "12"
         return super().version(stdout, stderr)

@@ -205,7 +205,7 @@ class EffectsPage(Page):
 
     @cached_property
     def latency_figure(self) -> LatencyFigure:
-        """The figure of the latency percentiles."""
+        """The figure of the latency percentiles; without panels if the run has no latencies."""
         from loadbook.report.figures.latency import LatencyFigure
 
         tools, closed = self.run_data.tools, "closed" in set(self.run_data.trials["load_model"])
