@@ -232,7 +232,8 @@ def evidence_text(
 ) -> str:
     """Return the number of blocks behind a verdict, its planned look, and whether added blocks make it exploratory.
 
-    `look` is the number of this look, from 1, and that of all looks. `execution` is given if the run has interleaved and plain blocks, and then named: "15 interleaved blocks".
+    `look` is the number of this look, from 1, and that of all looks. `execution` is given if the run
+    has interleaved and plain blocks, and then named: "15 interleaved blocks".
     """
     counted = pluralize(blocks, f"{execution} block" if execution else "block")
     if added:

@@ -108,8 +108,8 @@ def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str
 def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str]) -> str:
     """Return one sentence on whether the nodes of every treatment had equal shares of the requests.
 
-    Shares are equal if they deviate by at most `MAX_EVEN_DEVIATION` in each trial. `labels`: treatment -> label. Without
-    a treatment of several nodes, the sentence says so.
+    Shares are equal if they deviate by at most `MAX_EVEN_DEVIATION` in each trial. `labels`: treatment -> label.
+    Without a treatment of several nodes, the sentence says so.
     """
     multi_node = [s for s in shares if len(s.shares) > 1 or not s.is_counted]
     counted = [s for s in multi_node if s.is_counted]
