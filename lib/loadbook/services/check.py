@@ -34,6 +34,7 @@ class VariableSetting(NamedTuple):
 def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSetting:
     """Parse `[ROLE.]VARIABLE=VALUE`; the role may be omitted if only one role has the variable.
 
+    `services`: role -> its service. A value of digits becomes a whole number.
     Raises UsageError for other texts and unknown names, StudyError for a value that is not allowed.
     """
     target, separator, value = text.partition("=")
@@ -63,7 +64,12 @@ def control_settings(
     """Return the settings of known cost that a new study has as its positive control; [] if no service offers any.
 
     They belong to the first role whose service has some, roles with tried settings first. A role is left out if the
-    study sets one of the variables itself, or if its other settings keep them without effect.
+    study sets one of the variables itself, or if a precondition of the settings is not met.
+
+    Parameters
+    ----------
+    services : role -> its service, in the order in which a request passes them.
+    tried, fixed : settings compared with the baseline, and settings of every treatment.
     """
     own = {(role, var): value for role, var, value in (*fixed, *tried)}
     roles = [*(role for role in services if any(role == setting.role for setting in tried)), *services]
@@ -159,6 +165,7 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
     """Return variable -> the meaning of "unset" in `version` of a role's service.
 
     Only variables that a treatment leaves unset, whose default differs between versions, and that have an effect.
+    `version` is that of the software, such as "1.22.1"; `folders` are searched before the services of loadbook.
     """
     meanings: dict[str, str] = {}
     services = cache(partial(load_service, folders=folders))
@@ -170,14 +177,15 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
         values = {name: var.default for name, var in spec.vars.items()} | setting.vars
         for name, var in spec.vars.items():
             meaning = var.unset_meaning(version) if values[name] == UNSET else None
-            needs = var.needs.unmet(values, (), has_backends=True) if var.needs else []
+            headers = study.workload_of(treatment).headers
+            needs = var.needs.unmet(values, headers, has_backends=True) if var.needs else []
             if meaning and not needs:
                 meanings[name] = meaning
     return meanings
 
 
 def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return sentence -> treatments, for each setting without any effect; it says which precondition is missing.
+    """Return sentence -> treatments for each setting without any effect; the sentence names the missing precondition.
 
     Only settings that differ from the baseline and are neither "off" nor "unset" are checked. Roles with the user's own
     configuration file are left out, since the content of that file is not known.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
+from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME, find_metric
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
 from loadbook.modes.base import EXECUTIONS
 from loadbook.modes.capacity.spec import CapacityObjective, least_starts
@@ -98,14 +98,17 @@ class Claim(StrictModel):
 
     @property
     def effective_kind(self) -> ClaimKind:
-        """Return the kind of check: as stated in the study, else inferred from the article's two numbers."""
+        """Return `kind` or, if the study states none, "better" or "worse" by the two values and the metric's direction."""
         if self.kind:
             return self.kind
-        return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
+        metric = find_metric(self.metric)
+        is_lower_better = metric is not None and metric.better == "lower"
+        is_higher = (self.value or 0.0) > (self.against_value or 0.0)
+        return "better" if is_higher != is_lower_better else "worse"
 
     @property
     def claimed_effect(self) -> float | None:
-        """Return the article's change, a ratio minus 1; None without two positive numbers."""
+        """Return the article's change, `value` over `against_value` minus 1; None without two positive numbers."""
         value, against_value = self.value or 0.0, self.against_value or 0.0
         return value / against_value - 1 if value > 0 and against_value > 0 else None
 
@@ -236,7 +239,7 @@ class Study(StrictModel):
         """Return the baseline of a treatment: the study's or, in a stratified study, the baseline of its stratum.
 
         This is the first treatment, other than A/A arms and controls, that differs from the study's baseline in stratum
-        only.
+        only; if there is none, the study's baseline.
         """
         if self.stratify_by is None:
             return self.baseline
@@ -245,7 +248,10 @@ class Study(StrictModel):
         return like[0] if like else self.baseline
 
     def levels_of(self, treatment: str) -> dict[str, FactorLevel]:
-        """Return every factor's level under `treatment`; factors that it does not set have the role's own value."""
+        """Return factor -> level under `treatment`, of every factor of the study.
+
+        A factor that it does not set has the value of its role or of the load; without such a value, its first level.
+        """
         spec = self.treatments[treatment]
         repeated_levels = self.levels_of(spec.same_as) if spec.same_as else {}
         return (
@@ -331,7 +337,12 @@ class Study(StrictModel):
         return self.treatments[treatment].label or treatment
 
     def treatments_in(self, subset: str | None = None) -> tuple[str, ...]:
-        """Return the treatments of a subset in file order; "all" means every treatment."""
+        """Return the treatments of a subset as listed in the file; "all": every treatment, None: the study's subset.
+
+        Raises
+        ------
+        UsageError : the study has no such subset.
+        """
         name = subset or self.subset
         if name == "all" or (name == "default" and name not in self.subsets):
             return tuple(self.treatments)

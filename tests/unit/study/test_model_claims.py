@@ -71,6 +71,8 @@ def test_mistakes_in_a_claim_name_the_key(tmp_path: Path, more: str, path: str, 
 def test_kind_of_a_claim_is_inferred_from_its_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, NUMBERS).effective_kind == "better"
     assert read(tmp_path, NUMBERS.replace("2", "0.5")).effective_kind == "worse"
+    assert read(tmp_path, f'{NUMBERS}metric = "latency"').effective_kind == "worse"
+    assert read(tmp_path, f'{NUMBERS.replace("2", "0.5")}metric = "latency"').effective_kind == "better"
 
 
 def test_claim_lists_its_treatments(tmp_path: Path) -> None:
