@@ -253,6 +253,13 @@ def test_ci_that_accepts_no_doubt_does_not_fail_on_rules_that_were_not_checked(u
     assert next(c for c in found.cases if c.kind == "doubt").outcome == "passed"
 
 
+def test_ci_without_a_control_has_mostly_no_verdict_at_ten_noisy_blocks() -> None:
+    """A third of the control's effect is the limit of the A/A arm, without a control the margin (docs/ci.md)."""
+    alone = next(c for c in CASES if not c.control and (c.noise, c.blocks) == ("iid", 10))
+    assert outcomes(alone, 20)["invalid"] >= 5
+    assert outcomes(replace(alone, control=True), 20)["invalid"] <= 3
+
+
 def test_ci_rarely_fails_an_unchanged_system() -> None:
     """benchmarks/build_gate.py is it whole."""
     one = next(c for c in CASES if c.truth.startswith(NOTHING) and len(c.effects) == 4 and c.limit)
