@@ -54,8 +54,8 @@ class NoiseRecord:
     noise, pool : summary of the noise, and the pairs of trials from which studies are drawn.
     blocks_needed : numbers of blocks for the margin; None above 10,000.
     precisions : half-width and smallest effect found, by number of blocks.
-    relabelling : how often studies of these trials, with treatments drawn at random as labels, claim a difference; None
-        if the trials are too few for it.
+    relabelling : how often pseudo-studies claim a difference: these trials, each labelled baseline or treatment at
+        random, so that no difference exists; None if the trials are too few for it.
     """
 
     metric: str
@@ -69,7 +69,10 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the noise record of equal trials (rows of `power.trials_of_arms`); None if they are too few."""
+    """Return the noise record of trials of one configuration (rows of `power.trials_of_arms`).
+
+    None below 20 trials, or if all values are equal. `margin` is a ratio minus 1.
+    """
     summary = power.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
@@ -80,7 +83,10 @@ def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> No
 
 
 def noise_headline(record: NoiseRecord | None, margin: float) -> str:
-    """Return the headline: how many blocks the margin needs on these hosts, or why that is not known."""
+    """Return the headline: how many blocks the margin needs on these hosts, or why that is not known.
+
+    `margin` is a ratio minus 1.
+    """
     size = margin_text(margin)
     if record is None:
         return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
@@ -104,7 +110,7 @@ def relabelling_sentence(test: power.RelabellingTest | None) -> str:
 
 
 class NoiseFigure(ReportFigure):
-    """Four panels: values by slot, neighbouring trials, sorted residuals, and detectable difference by blocks."""
+    """Four panels: values in order of execution, neighbours, sorted residuals, detectable difference by blocks."""
 
     def __init__(self, record: NoiseRecord) -> None:
         self.record, self.noise = record, record.noise
@@ -256,7 +262,10 @@ TAIL_METRICS = ("latency", "latency_intended", "service_time")
 
 @dataclass(frozen=True)
 class RunNoise:
-    """One run's part of a table row: values of its trials, and relative deviations of their p99 from the mean p99."""
+    """One run's part of a table row: values of its trials, and relative deviations of their p99 from the mean p99.
+
+    `p99_deviations` is empty if fewer than 5 trials have a p99.
+    """
 
     metric: str
     values: Floats
@@ -264,9 +273,9 @@ class RunNoise:
 
 
 def noise_by_load_table(data: RunData) -> Table:
-    """Return one row per study, execution and load with at least ten equal trials on this run's hosts.
+    """Return one row per study, execution (plain or interleaved) and load, over all runs on this run's hosts.
 
-    Trials are equal if they have the same configuration.
+    The trials are those of the baseline's configuration (baseline and A/A arms); a row needs at least ten.
     """
     layout = Layout(data.paths.raw.parents[3])
     rows = []
@@ -346,7 +355,11 @@ class NoisePage(Page):
         return compute_noise_record(trials, self.metric, self.analysis.margin)
 
     def data(self) -> pd.DataFrame:
-        """Return what so many blocks detect, and the scatter of trials, as ratios; one row per number of blocks."""
+        """Return the precision of studies, one row per number of blocks, NaN if the trials are too few.
+
+        Columns are the fields of `power.DesignPrecision`, and in every row the `margin`, the `blocks_needed` for it,
+        and the `scatter` (CV, a ratio) of all `trials` of the named `treatments` with its interval `low` to `high`.
+        """
         record, unknown = self.record, math.nan
         designs = [power.DesignPrecision(blocks, unknown, unknown, unknown) for blocks in power.PRECISION_BLOCKS]
         low, high = record.noise.cv_interval if record else (unknown, unknown)

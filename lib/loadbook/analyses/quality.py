@@ -25,7 +25,11 @@ MIN_NOISE_TRIALS = 3
 
 
 def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
-    """Return the valid trials with `residual`: log value minus the median of its treatment, minus that of its block."""
+    """Return the valid trials with a value above 0, with the additional column `residual`.
+
+    It is the log value minus the median of its treatment, then minus the median of these differences in its block.
+    `values` has the columns `treatment`, `block`, `value` and `valid`.
+    """
     valid = values[values["valid"] & (values["value"] > 0)].copy()
     logs = np.log(valid["value"])
     logs -= logs.groupby(valid["treatment"]).transform("median")
@@ -34,7 +38,7 @@ def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def noise_sentence(analysis: Analysis) -> str:
-    """Return a sentence on the smallest difference that this run's blocks detect with a probability of 80 %."""
+    """Return a sentence on the smallest difference that the planned blocks detect with a probability of 80 %."""
     verdicts = [row.verdict for row in analysis.of_kind("treatment", "aa") if row.verdict]
     spreads = [sd_log for verdict in verdicts if (sd_log := verdict.comparison.sd_log)]
     blocks = analysis.planned_blocks
@@ -71,8 +75,9 @@ class QualityPage(Page):
     def data(self) -> pd.DataFrame:
         """Return the numbers of trials: one row for those that count, and one per reason why others do not.
 
-        `share` is that of the `planned` trials. The other columns are the same in every row: those of the A/A arm
-        begin with `aa_`; of several arms it is the worst. Change and bounds are ratios minus 1, NaN without an arm.
+        `outcome` is "counts" or the reason, `share` the part of the `planned` trials (0 to 1). The other columns are
+        the same in every row: those of the A/A arm begin with `aa_`; of several arms it is the worst. Change and
+        bounds are ratios minus 1, NaN without an arm.
         """
         import pandas as pd
 

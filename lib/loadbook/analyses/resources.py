@@ -35,7 +35,8 @@ ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 class PeersFigure(ReportFigure):
     """One panel per resource: a dark line for this trial, grey lines for the other trials of its treatment.
 
-    `hosts` is the entry "hosts" of run.json; `windows` is trial -> length of its measurement in seconds.
+    `traces` and `trials` are tables of the run, `trial` is the id of this trial. `hosts` is the entry "hosts" of
+    run.json; `windows` is trial -> length of its measurement in seconds.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class PeersFigure(ReportFigure):
 
     @classmethod
     def from_run(cls, run: RunData, trial: str) -> Self:
-        """Return the figure of one trial of a run."""
+        """Return the figure of one trial of a run; UsageError if the run has no such trial."""
         if trial not in set(run.trials["trial"]):
             raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
         return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, measured_windows_s(run))
@@ -115,7 +116,10 @@ def _values_text(row: Any) -> str:
 
 
 def peer_value_text(row: Any, value: float) -> str:
-    """Return a value as text: CPUs with two decimals, other quantities with three digits and their unit."""
+    """Return a value as text: CPUs with two decimals, other quantities with three digits and their unit.
+
+    `row` is a row of `peer_comparison`, whose `resource` and `unit` are used.
+    """
     return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
 
 
@@ -147,7 +151,10 @@ MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 
 
 
 def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> str:
-    """Return a sentence with the mean CPU use by source, for each host that several monitors measured."""
+    """Return a sentence with the mean CPU use by source, for each host that several monitors measured.
+
+    `windows`: trial -> length of its measurement in seconds; samples outside it do not count.
+    """
     ends = traces["trial"].map(dict(windows)).astype(float)
     cpu = traces[(traces["metric"] == "cpu_busy") & (traces["t_s"] > 0) & (traces["t_s"] <= ends)]
     cpu = cpu[cpu["item"] == "all"]
@@ -179,15 +186,16 @@ class ResourcesPage(Page):
 
     @cached_property
     def resource_usage(self) -> pd.DataFrame:
-        """The use of each resource by treatment and host, as a table."""
+        """The use of each resource by treatment and host (columns: `stats.saturation.COLUMNS`)."""
         return saturation.saturation_of_run(self.run_data)
 
     def data(self) -> pd.DataFrame:
         """Return the use of each resource: one row per treatment, host and resource; used shares are from 0 to 1.
 
-        Columns are those of `stats.saturation.saturation`. `source` is the monitor that counts; `metrics` and `parts`
-        are what it tells of the resource, for CPUs of those that the processes may use. `cpus` is the number of CPUs
-        that the study gives to the processes, NaN if it gives them all. `peak` and `capacity` are in B, or B/s.
+        Columns are those of `stats.saturation.saturation`. `source` is the monitor that counts, `metrics` its metrics
+        of the resource. `parts` are the parts measured, such as "cpu0"; of CPUs those that the processes may use.
+        `cpus` is the number of CPUs that the study gives to the processes, NaN if it gives them all. `peak` and
+        `capacity` are in B, or B/s.
         """
         traces = saturation.finest_source_only(self.run_data.traces)
         allowances, rows = saturation.cpu_allowances(self.run_data), []
@@ -329,7 +337,10 @@ def _percent(share: float, unit: str = PERCENT) -> str:
 
 
 def headline(usage: pd.DataFrame) -> str:
-    """Return one sentence: saturated resources, in how many treatments, and whether the driver was saturated."""
+    """Return one sentence: saturated resources, in how many treatments, and whether the driver was saturated.
+
+    `usage` is a result of `stats.saturation.saturation`.
+    """
     if usage.empty:
         return "Not known: no monitor recorded anything while trials that count were measured."
     bottlenecks, parts = saturation.bottleneck_by_treatment(usage), []
@@ -369,7 +380,10 @@ def _driver_phrase(usage: pd.DataFrame) -> str:
 
 
 def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
-    """Return a sentence per saturated resource, like "balancer: 98 % of its CPU in every trial of small8"."""
+    """Return a sentence per host with a saturated resource: "balancer: 98 % of its CPU in every trial of small8".
+
+    `usage` is a result of `stats.saturation.saturation`; `labels`: treatment -> display name.
+    """
     full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin([*saturation.RESOURCE_NOUNS])]
     total = usage["treatment"].nunique()
     order = ["role", "host", "resource", "mean"]
@@ -407,7 +421,10 @@ def _use_with_treatments(use: str, treatments: list[str], total: int) -> str:
 
 
 def memory_size_text(used: float, installed: float | None) -> str:
-    """Return a text on the smallest common memory size for the highest use with some room (arguments in bytes)."""
+    """Return a text on the smallest common memory size for the highest use with some room (arguments in bytes).
+
+    `installed` is None if it is not known. If that size is above it, the text is "nearly all that is installed".
+    """
     enough = next((s for s in MEMORY_SIZES_B if used * HEADROOM <= s), None)
     text = f"a host of {enough / GIB:g}{NBSP}GiB would have held it" if enough else "no usual size would have held it"
     if installed and enough and enough > installed:

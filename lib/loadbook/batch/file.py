@@ -153,7 +153,7 @@ class BatchEntry:
 
     @property
     def run_key(self) -> str:
-        """Study, hosts, subset and blocks as text; entries with the same text share one run."""
+        """Study, hosts, subset, blocks and added blocks as text; entries with the same text share one run."""
         return json.dumps([self.study, str(self.hosts or LAB), self.subset, self.blocks, self.more])
 
     @property

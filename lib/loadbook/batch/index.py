@@ -28,7 +28,12 @@ MAX_INDEX_LINKS = 5  # links per study to comparisons of runs, and as many to ea
 
 
 def entry_rows(batch_run: BatchRun) -> list[dict[str, Any]]:
-    """Return a row of texts for each entry of a batch run, for its page and for a terminal."""
+    """Return a row for each entry of a batch run, for its page and for a terminal: name of a part -> text or texts.
+
+    `entry` is the EntryRecord itself. `state` is its state or, if it is done but did not pass its gate,
+    "unacceptable" or "no verdict". `lines` are verdict, checks, reason and next step. `resume_command` is None for a
+    done entry.
+    """
     return [_entry_row(entry, batch_run.file) for entry in batch_run.entries]
 
 
@@ -74,7 +79,10 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
 
 
 def tally(batch_run: BatchRun) -> str:
-    """Return a text with the number of entries in each state, such as "3 of 4 done, 1 failed"."""
+    """Return a text with the number of entries in each state, such as "3 of 4 done, 1 failed".
+
+    Entries that did not pass their gate ("unacceptable", "no verdict") count as done, too.
+    """
     states = [row["state"] for row in entry_rows(batch_run)]
     done = sum(entry.state == "done" for entry in batch_run.entries)
     others = [state for state in (*CI_STATES.values(), "failed", "stopped", "running", "waiting") if state in states]
@@ -82,7 +90,7 @@ def tally(batch_run: BatchRun) -> str:
 
 
 def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write the record of `loadbook report --all` (from `batch.site`) to a file that the index reads."""
+    """Write the record of `loadbook report --all` (`batch.site.site_record`) to a file that `write_index` reads."""
     write_json(reports / SITE_FILE, summary)
 
 

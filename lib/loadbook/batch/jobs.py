@@ -40,7 +40,7 @@ MAX_ENTRY_NAME = 80
 
 @dataclass(frozen=True)
 class ReportJob:
-    """One report of a job: its name (used for entry and pages), and the parameters of its notebooks."""
+    """One report: its name (of entry and pages), `BatchEntry.identity`, and the parameters of its notebooks."""
 
     name: str
     identity: str
@@ -54,6 +54,9 @@ class BatchJob:
     Parameters
     ----------
     study_source : name or file of the study, as an argument of `run_study`; `study` is the name of the study.
+    hosts : the hosts file; None: the lab.
+    blocks, more : number of blocks of a new run, and of blocks to add to the last one; None: not given.
+    trials : number of trials that the job measures.
     machines : names and addresses of the hosts that the job uses; empty for a replay; None if one is this machine, so
         that no other job may run at the same time.
     run_s : expected duration of its trials in seconds.
@@ -286,7 +289,11 @@ class EntryRecord(_FileModel):
 
 
 class BatchRun(_FileModel):
-    """One execution of a batch file; `ended` is None until all entries (in the file's order) are done or failed."""
+    """One execution of a batch file; `ended` is None until all entries (in the file's order) are done or failed.
+
+    `batch` is the batch's name, `file` its absolute path. `began` and `ended` are epoch seconds; `sittings` is the
+    number of times that the batch was started or resumed.
+    """
 
     format: Literal[1] = 1
     batch: str
@@ -302,13 +309,13 @@ class BatchRun(_FileModel):
         return next(entry for entry in self.entries if entry.identity == report.identity)
 
     def write(self, folder: Path) -> None:
-        """Write batch.json, with the highest exit code of all entries."""
+        """Write batch.json to `folder`, with the highest exit code of all entries."""
         self.exit_code = max((entry.exit_code for entry in self.entries), default=0)
         write_json(folder / BATCH_FILE, self.model_dump(mode="json"))
 
 
 def read_batch_run(folder: Path) -> BatchRun | None:
-    """Return the last run of a batch; None if there was none; DataError for a damaged file."""
+    """Return the last run of the batch whose pages are in `folder`; None if there is none; DataError if damaged."""
     path = folder / BATCH_FILE
     if not path.is_file():
         return None
@@ -326,7 +333,7 @@ def start_batch_run(
     """Return the batch run to execute, and a text about it.
 
     The last run is resumed if it has not ended, or (with `failed`) to repeat its failed entries: entries are taken from
-    the file as it is now, and those that are done are not repeated. Otherwise a new run begins.
+    the file as it is now, and those that are done are not repeated. Otherwise, or with `new`, a new run begins.
 
     UsageError: the last run is that of another batch file with the same name, or `failed` is set without a last run.
     """

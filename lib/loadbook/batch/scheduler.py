@@ -109,7 +109,7 @@ def timetable(
 ) -> dict[int, tuple[float, float]]:
     """Return id(job) -> expected start and end of the job, in seconds from now.
 
-    `remaining_s`: id(job) -> expected seconds until the end of an active job.
+    `remaining_s`: id(job) -> expected seconds until the end of an active job; jobs that are not in it wait.
     """
     ends = {id(job): remaining_s[id(job)] for job in jobs if remaining_s and id(job) in remaining_s}
     times = {key: (0.0, end) for key, end in ends.items()}
@@ -134,7 +134,10 @@ WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """Options of a batch: jobs at the same time, whether to start no other after a failure, time limits in seconds."""
+    """Options of a batch: maximum number of jobs at the same time, and whether to start no other after a failure.
+
+    `wait_s`: seconds to wait for hosts in use. `timeout_s`: seconds that one cell of a notebook may take.
+    """
 
     max_parallel: int = 4
     fail_fast: bool = False
@@ -143,7 +146,10 @@ class BatchOptions:
 
 
 class BatchSession:
-    """Executes the unfinished jobs of a batch run; `scheduler.stop` interrupts it."""
+    """Executes the unfinished jobs of a batch run; `scheduler.stop` interrupts it.
+
+    `on_event` is called with (job, name of its entry, event, expected seconds to the end of the batch).
+    """
 
     def __init__(
         self, layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions, on_event: OnBatchEvent,

@@ -33,7 +33,7 @@ from loadbook.study.reader import SMOKE_SUFFIX, is_variant, study_files
 class SiteStudy:
     """One study: its run, the durations of run and report in seconds, or the reason why it could not run (`lacks`).
 
-    `stood`: whether the run existed before.
+    `stood`: whether the run existed before; `ran_s` is then its recorded duration.
     """
 
     study: str
@@ -46,7 +46,10 @@ class SiteStudy:
 
 @dataclass
 class SiteReport:
-    """The report of one study: `built`, or the error if it failed, and its duration in seconds."""
+    """The report of one study, and its duration in seconds; `error` is None if all of its notebooks succeeded.
+
+    `built` is None if no report was made at all; it is there, beside `error`, if only some notebooks failed.
+    """
 
     study: str
     built: BuiltReport | None
@@ -57,8 +60,9 @@ class SiteReport:
 def run_smoke_studies(
     layout: Layout, hosts: Path | None, new: bool, on_event: OnEvent, on_message: OnMessage
 ) -> Iterator[SiteStudy]:
-    """Run the smoke variant of every study that is not a variant itself, one after the other, and yield each result.
+    """Run `NAME-smoke` of every study NAME one after the other, and yield each result.
 
+    Variants of studies (article scale, includes without a question) are left out.
     Unless `new`, a study is not run again if its newest run is finished and the study has not changed since. `hosts` is
     a hosts file, None the lab. After KeyboardInterrupt, the same call resumes the interrupted run.
     """
@@ -97,7 +101,7 @@ def _newest_run(layout: Layout, study: Study) -> tuple[str | None, bool]:
 def build_all_reports(
     layout: Layout, studies: Sequence[str], jobs: int, timeout_s: float = notebooks.TIMEOUT_S
 ) -> Iterator[SiteReport]:
-    """Make the reports of studies that have a run, `jobs` at a time, and yield each result.
+    """Make the reports of the latest runs of `studies`, `jobs` at a time, and yield each result when it is complete.
 
     `timeout_s`: seconds that one cell of a notebook may take.
     """
@@ -123,6 +127,9 @@ def _build_one_report(layout: Layout, timeout_s: float, study: str) -> SiteRepor
 
 
 def site_record(parts: Sequence[SiteStudy], began: float, reported_s: float) -> dict[str, Any]:
-    """Return the record for the index; `began`: start (epoch s), `reported_s`: duration of all reports in seconds."""
+    """Return the record for the index: `began`, `ran_s`, `reported_s`, and `parts` as dicts.
+
+    `began` is the start (epoch s), `reported_s` the duration of all reports in seconds.
+    """
     ran_s = round(sum(part.ran_s for part in parts), 1)
     return {"began": began, "ran_s": ran_s, "reported_s": round(reported_s, 1), "parts": list(map(asdict, parts))}

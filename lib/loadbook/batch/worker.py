@@ -34,7 +34,7 @@ class WorkerJob:
 
     Attributes
     ----------
-    run : id of the run to resume; None for none.
+    run : id of the run to resume; None: a new run, or with `more` the latest one.
     blocks_after : number of blocks that the run has after the `more` blocks are added.
     folder, home : folder of the pages, and the text of their link to the batch.
     wait_s, timeout_s : seconds to wait for hosts in use; seconds that one cell of a notebook may take.
@@ -56,7 +56,10 @@ class WorkerJob:
 
 
 class RunStep(NamedTuple):
-    """Arguments of `loadbook run`, None if the run is complete; its id and its blocks, as far as they are known."""
+    """Arguments of `loadbook run` (None: the run is complete), and the run's id (None: it does not exist yet).
+
+    `blocks_after` is the number of blocks after the `more` blocks are added; None for a job without `more`.
+    """
 
     arguments: list[str] | None
     run: str | None = None
@@ -96,7 +99,8 @@ class Worker:
     def messages(self) -> Iterator[Message]:
         """Yield the messages of all commands, until the last one has ended; if a report fails, others are still made.
 
-        Before those of a report comes the message `report`, before those of a run with added blocks `adding`.
+        A message is a dict with its `kind`, as `loadbook run --events` and `loadbook report --events` print them.
+        Those of a report are preceded by one of kind "report", those of a run with added blocks by one of "adding".
         """
         try:
             step = next_run(self.layout, self.job)

@@ -31,7 +31,7 @@ BEHAVIOURS: dict[str, tuple[dict[str, int], str]] = {
 
 
 class Case(NamedTuple):
-    """A behaviour of the server and a load; `rate_per_s` is None for a closed loop."""
+    """A behaviour of the server (a key of `BEHAVIOURS`) and a load; `rate_per_s` is None for a closed loop."""
 
     name: str
     behaviour: str
@@ -88,7 +88,10 @@ def treatment_name(tool: str, case: Case) -> str:
 
 
 def study_text(tools: Sequence[str], load_model: str, blocks: int) -> str | None:
-    """Return the study file that runs every case of a load model with these tools; None if none of them can."""
+    """Return the text of the study file that runs every case of a load model ("closed" or "open") with these tools.
+
+    None if no tool can make such a load.
+    """
     arms = [(tool, case) for tool in tools for case in usable_cases(tool) if case.load_model == load_model]
     if not arms:
         return None

@@ -76,7 +76,11 @@ class Trust(_Part):
 
 
 class Certificate(_Part):
-    """All readings of a calibration of one driver, and which numbers of its tools may be trusted."""
+    """All readings of a calibration of one driver, and which numbers of its tools may be trusted.
+
+    `runs` maps names of studies to ids of runs, `tools` names to versions, `failed` treatments to the reason of a
+    trial that failed. `driver` is the host's alias, `machine` the identity of its machine.
+    """
 
     schema_version: Literal[1] = 1
     runs: dict[str, str]
@@ -88,7 +92,7 @@ class Certificate(_Part):
     failed: dict[str, str]
 
     def of_tool(self, tool: str, load_model: str) -> list[Trust]:
-        """Return the trusts of a tool's loads of one kind."""
+        """Return the trust in each number of a tool under one load model, "closed" or "open"."""
         return [trust for trust in self.trusts if (trust.tool, trust.load_model) == (tool, load_model)]
 
 
@@ -164,7 +168,10 @@ def _truths(case: Case, server: ServerRecord) -> dict[tuple[str, str], _Truth]:
 
 
 def judge(readings: Sequence[Reading]) -> Iterator[Trust]:
-    """Yield for each number of each tool whether it may be trusted, with its largest deviation in tolerances."""
+    """Yield for each number of each tool and load model whether it may be trusted.
+
+    The case shown is the one with the largest median deviation from the truth, as a multiple of the tolerance.
+    """
     cases: dict[tuple[str, str], set[str]] = {}
     for reading in readings:
         cases.setdefault((reading.tool, reading.load_model), set()).add(reading.case)
@@ -212,7 +219,7 @@ def write_certificate(certificate: Certificate, path: Path) -> None:
 
 
 def read_certificates(folder: Path) -> list[Certificate]:
-    """Return the certificates of a folder, oldest first; DataError for a broken one."""
+    """Return the certificates (*.json) of a folder by file name, so oldest first; DataError for a broken one."""
     certificates = []
     for path in sorted(folder.glob("*.json")):
         try:

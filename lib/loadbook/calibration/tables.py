@@ -26,7 +26,10 @@ _Row = TypeVar("_Row", Reading, Trust)
 
 
 def case_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
-    """Yield for each tool, case and metric of times the tool's numbers and the truth, as "said / true" (ms)."""
+    """Yield for each tool, case and metric of times the tool's numbers and the truth, as "tool's / true".
+
+    Columns are those of `CASE_HEADINGS`; a cell has medians over the blocks, times in ms, or "-" without the number.
+    """
     for tool in certificate.tools:
         for case in CASES:
             readings = [one for one in certificate.readings if (one.tool, one.case) == (tool, case.name)]
@@ -35,7 +38,10 @@ def case_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
 
 
 def trust_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
-    """Yield for each tool, loop and metric of times whether each number may be trusted, else its worst case."""
+    """Yield for each tool, load model and metric of times whether each number may be trusted.
+
+    Columns are those of `TRUST_HEADINGS`; a cell is "yes", "no: ..." with the worst case, or "-" without the number.
+    """
     for tool, version in certificate.tools.items():
         for load_model in ("closed", "open"):
             trusts = certificate.of_tool(tool, load_model)

@@ -24,9 +24,9 @@ _LINE = re.compile(r"^record (\{.*\})$", re.MULTILINE)
 class ServerRecord(BaseModel):
     """Requests of one load as the server saw them; times in seconds.
 
-    `span_s` is the time from the first request to the last response, `held_s` holds mean, percentiles (nearest rank)
-    and maximum of the time from a request to its response, and `freeze_s` begin and end of the freeze since the first
-    request.
+    `span_s` is the time from the first request to the last response. `held_s` has the keys mean, p50, p90, p99
+    (nearest rank) and max of the time from a request to its response. `freeze_s` is begin and end of the freeze,
+    since the first request.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,7 +53,7 @@ def read_record(log: Path) -> ServerRecord:
 
 
 def user_waits_s(case: Case, record: ServerRecord) -> dict[str, float] | None:
-    """Return percentiles and maximum of what users would have waited who arrive evenly at the case's rate.
+    """Return how long users would have waited (s) who arrive evenly at the case's rate: keys p50, p90, p99 and max.
 
     A user who arrives in a freeze waits for its end and then for the response, which takes the median that the server
     recorded; above the rate that the server could answer, users queue. None where nobody had to wait, so that the times

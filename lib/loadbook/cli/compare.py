@@ -131,10 +131,11 @@ BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "n
 
 
 def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
-    """Read trials: treatment, block (text), value and valid, one row per trial.
+    """Return the trials in a CSV file as columns treatment, block (text), value (float), valid (bool), a row each.
 
-    An empty value is a missing one. A column `valid` is obeyed if there is one. UsageError: no such file, column or
-    baseline. DataError: no rows, text where a number belongs, two trials of one treatment in one block.
+    `treatment`, `block` and `value` are names of columns of the file; `baseline` is a treatment. A missing value is
+    NaN. The result's `valid` is the file's column of that name, True without one. UsageError: no such file, column or
+    baseline. DataError: no rows, text where a number belongs, one treatment only, or two trials of one in one block.
     """
     import pandas as pd
 

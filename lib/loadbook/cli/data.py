@@ -59,12 +59,15 @@ def study_name(layout: Layout, study: str) -> str:
 
 
 def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
-    """Ingest a run with progress on stderr; return a sentence about the tables; DataError if no trial counts."""
+    """Make the tables of a run, as `ingest_tables`; return a sentence about them; DataError if no trial counts."""
     return tables_text(layout, study, run_id, ingest_tables(layout, study, run_id, scheduler))
 
 
 def ingest_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> IngestSummary:
-    """Ingest a run with progress on stderr; DataError if it has no trial."""
+    """Make the tables of a run from its raw files, with progress on stderr; DataError if it has no trial.
+
+    `scheduler` is the address of a Dask cluster that reads the files; without it, this machine does.
+    """
     from loadbook.ingestion.ingest import ingest as ingest_run
     from loadbook.ingestion.workers import dask_workers
 

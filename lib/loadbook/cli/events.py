@@ -39,9 +39,11 @@ attached_option = click.option(
 
 @contextmanager
 def event_lines(attached: bool) -> Iterator[Send]:
-    """Yield a function that prints a line of JSON; errors and Ctrl-C become the last line and an exit code.
+    """Yield a function send(kind, **fields) that prints a line of JSON; errors and Ctrl-C end the process.
 
-    All other output to stdout goes to stderr. SIGINT and SIGTERM interrupt, even if they were ignored by the parent.
+    The last line is then of the kind "failed" or "stopped". If `attached`, a line on stdin acts as Ctrl-C, and the
+    end of stdin ends the process at once. All other output to stdout goes to stderr. SIGINT and SIGTERM interrupt,
+    even if they were ignored by the parent.
     """
     from loadbook.execution.progress import EVENTS_FORMAT  # imports paramiko
     from loadbook.hosts.jobs import process_start_ticks
@@ -97,9 +99,10 @@ def check_events(events: bool, attached: bool, as_json: bool, estimates: bool = 
 
 
 def run_events(send: Send, layout: Layout, study: str, estimates: bool) -> OnEvent:
-    """Return a function that prints the events of a run and, with `estimates`, the changes so far after each block.
+    """Return a function that prints a run's events and, with `estimates`, the changes so far after each block.
 
-    They are calculated between trials, not during a load.
+    A change is a treatment's ratio to its baseline minus 1, the median over blocks. Changes are calculated
+    between trials, not during a load.
     """
     runs: list[str] = []
 

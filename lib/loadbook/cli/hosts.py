@@ -119,7 +119,10 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
 
 
 def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
-    """Return the path of a hosts file (None: the lab's) and its content; UsageError if there is no lab."""
+    """Return the path of a hosts file (None: the lab's) and its content.
+
+    UsageError if there is no lab, or if the file has no hosts but replays a recorded run.
+    """
     if path is None and not (project_layout().lab / "hosts.toml").exists():
         raise UsageError("there is no lab on this machine yet", "loadbook lab up; for hosts of your own: --hosts FILE")
     path = path or project_layout().lab / "hosts.toml"

@@ -52,7 +52,7 @@ def _complete_study(context: click.Context, parameter: click.Parameter, incomple
 
 
 class CommandGroup(click.Group):
-    """A group of commands that names the most similar one of a mistyped command."""
+    """A group of commands whose error for a mistyped command names the most similar one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -97,7 +97,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def json_option(content: str) -> Callable[[_Command], _Command]:
-    """Return the option `--json` of a command; `content` is what the JSON contains."""
+    """Return a decorator that adds the option `--json`; its help text has `content`, what the JSON contains."""
     return click.option("--json", "as_json", is_flag=True, help=f"Print JSON: {content}.")
 
 
@@ -158,7 +158,7 @@ def echo_now(text: str) -> None:
 
 
 def picture_columns() -> int:
-    """Return the columns of stdout for pictures of characters; 0 if it is no terminal with UTF-8, and with `--json`."""
+    """Return the width of stdout in columns, for text charts; 0 with `--json`, or if it is no terminal with UTF-8."""
     is_shown = sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return shutil.get_terminal_size().columns if is_shown and not _prints_json() else 0
 
@@ -174,7 +174,7 @@ def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (),
     fold: Sequence[str] = (), title: str = "", min_width: int = 0, width: int = WIDE, style: str = "bold",
 ) -> None:  # fmt: skip
-    """Print a table, like `echo`, as wide as the terminal, or `width` columns wide in a file or pipe.
+    """Print a table, to stderr if `--json` was given; as wide as the terminal, or `width` columns in a file or pipe.
 
     `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be wrapped. On a
     terminal narrower than `min_width`, lines are wrapped by the terminal. `style` is rich's style of the headings.

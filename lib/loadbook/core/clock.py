@@ -32,7 +32,10 @@ class Clock:
         return event.wait(seconds)
 
     def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        """Make a call again and again in a thread, each after this time; return a function that ends this."""
+        """Call `call` in a thread after every `seconds` s; return a function that ends this.
+
+        That function waits 5 s at most for a call that is under way.
+        """
         ended = threading.Event()
 
         def repeat() -> None:
@@ -73,7 +76,7 @@ def wait(event: threading.Event, seconds: float) -> bool:
 
 
 def every(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-    """Make a call again and again in a thread, each after this time; return a function that ends this."""
+    """Call `call` in a thread after every `seconds` s; return a function that ends this (see `Clock.every`)."""
     return current.every(seconds, call)
 
 

@@ -18,7 +18,7 @@ SAVE_HINT = 'save it as "CSV UTF-8"'
 def read_csv_rows(
     path: Path, error: type[DataError | UsageError] = DataError, hint: str | None = None
 ) -> list[tuple[int, list[str]]]:
-    """Return (line on which it begins, cells) for each row of a file that is not blank.
+    """Return (line on which it begins, from 1; cells) for each row of a file that is not blank.
 
     The separator is the most frequent one in the first line. A byte order mark is left out.
 
@@ -29,7 +29,7 @@ def read_csv_rows(
 
     Raises
     ------
-    UsageError : the file cannot be read.
+    UsageError : the file cannot be read, or has more than 50 MB.
     """
     try:
         if path.stat().st_size > MAX_BYTES:

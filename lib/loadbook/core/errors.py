@@ -177,7 +177,8 @@ def unknown_name_error(
 ) -> UnknownNameError:
     """Return the error for an unknown `name` of a `kind` such as "metric"; `where` follows it, such as "in study x".
 
-    `listed_in` is the page that lists the names if they are too many for a message with a similar one.
+    The hint lists the `known` names, similar ones first; `plural` is the noun there, default `kind` with an s. If
+    `listed_in` names a page that lists them, the hint refers to it where the message has a similar name.
     """
     names = nearest_names(str(name), known)
     similar = did_you_mean(name, names)

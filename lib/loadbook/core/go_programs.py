@@ -19,7 +19,10 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|μs|ms|s|m|h)")  #
 
 
 def option(argv: Sequence[str], *names: str) -> str | None:
-    """Return the last value of an option, written as `-name=value` or `-name value`, also with two hyphens."""
+    """Return the last value of an option, written as `-name=value` or `-name value`, also with two hyphens.
+
+    `names` are the option's names without hyphens. None if `argv` does not have it.
+    """
     value = None
     for word, following in pairwise([*argv, ""]):
         key, equals, text = word.partition("=")
@@ -29,7 +32,7 @@ def option(argv: Sequence[str], *names: str) -> str | None:
 
 
 def number_option(argv: Sequence[str], *names: str) -> float | None:
-    """Return the number that is the value of an option; None without one."""
+    """Return the number that is the value of an option; None without the option, or if its value is no number."""
     text = option(argv, *names) or ""
     return float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text) else None
 

@@ -21,8 +21,9 @@ class Metric:
     """One metric that loadbook knows.
 
     ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, less, fewer).
-    ``noun`` is the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the
-    name. ``is_compared`` is False for a metric that is held against an objective, not compared between treatments.
+    ``noun`` is the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both:
+    the name. ``margin`` is the default of the smallest difference that matters (a ratio). ``is_compared`` is False
+    for a metric that is held against an objective, not compared between treatments.
     """
 
     name: str
@@ -158,12 +159,15 @@ ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_
 
 
 def error_class(text: str, patterns: Iterable[tuple[str, str]]) -> str:
-    """Return the class of errors of the first (class, regular expression) that an error's text matches."""
+    """Return the class of the first of `patterns`, (class, regular expression), found in text; else errors_other."""
     return next((name for name, pattern in patterns if re.search(pattern, text)), "errors_other")
 
 
 def count_error_classes(failures: Iterable[tuple[str, int]], patterns: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return the number of failures of each class, given as (text, number); classes without any have 0."""
+    """Return class -> number of failures, given as (text, number); `patterns` as in `error_class`.
+
+    The keys are all classes of `patterns` and errors_other; a class without failures has 0.
+    """
     counts = dict.fromkeys((*(name for name, _ in patterns), "errors_other"), 0)
     for text, number in failures:
         counts[error_class(text, patterns)] += number

@@ -75,7 +75,7 @@ class RenamedKey(NamedTuple):
 
     @property
     def template(self) -> str:
-        """Return the pattern in which messages write the key: a table in brackets, others in backticks."""
+        """Return the pattern in which messages write the key: "[{}]" for a table, "`{}`" for others."""
         return "[{}]" if self.name in ("validity", "ci") else "`{}`"
 
 

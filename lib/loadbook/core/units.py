@@ -20,7 +20,10 @@ _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<suffix>[A-Za-z]*)\Z")
 
 
 def parse_quantity(text: str, units: dict[str, float]) -> float:
-    """Return `text` (a plain decimal number and a suffix in `units`) in base units; ValueError for other texts."""
+    """Return `text` (a plain decimal number and a suffix) in base units; ValueError for other texts.
+
+    `units` maps each suffix to its factor, as `TIME_UNITS_S` does.
+    """
     match = _NUMBER.match(text.strip())
     if not match or match["suffix"] not in units:
         raise ValueError(f"{text!r} is not a number with one of the units {sorted(units)}")
@@ -85,6 +88,7 @@ def decimals_for_half_width(half_width: float) -> int:
     """Return the number of decimals for a value whose interval has this half-width.
 
     The last decimal is the half-width's second significant digit if its first is 1 or 2, else its first; at least 0.
+    For a half-width that is 0 or not finite the number is 1.
     """
     if not math.isfinite(half_width) or half_width <= 0:
         return 1
@@ -94,7 +98,7 @@ def decimals_for_half_width(half_width: float) -> int:
 
 
 def format_duration(value_s: float) -> str:
-    """Return a duration as text: 850 us, 12.3 ms, 1.50 s, 4 min, 1 h 5 min."""
+    """Return a duration (s) as text: 850 µs, 12.3 ms, 1.5 s, 4 min, 1 h 5 min."""
     if value_s < 1:
         scaled, unit = (value_s * 1e6, "µs") if value_s < 1e-3 else (value_s * 1e3, "ms")
         return f"{scaled:.3g}{NBSP}{unit}"
@@ -140,9 +144,9 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def format_rounded(value: float, half_width: float | None = None) -> str:
-    """Return a rate or count with thousands commas, rounded to the digit of its half-width if that is given.
+    """Return a rate or count with thousands commas, rounded to the digit of its half-width, else to a whole number.
 
-    At least three digits are kept, so that values with a significant difference do not look equal.
+    With a half-width, at least three digits are kept, so that values with a significant difference do not look equal.
     """
     places = -math.floor(math.log10(half_width)) if half_width else 0
     if half_width and value:

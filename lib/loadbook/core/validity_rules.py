@@ -15,6 +15,7 @@ RuleSource = Literal["trial", "run", "tool", "file"]
 class RuleInfo(NamedTuple):
     """Description of a validity rule; `why` and `remedy` continue a sentence and have no full stop.
 
+    `by` is what is judged: a trial, a run, a tool's output or a file. `signal` is the evidence that the rule reads.
     `level` describes when a trial is invalid, doubtful or only noted; for a tool's doubt it is the level itself.
     `thresholds` are keys in [validity] of a study file.
     """
@@ -54,7 +55,10 @@ def doubt_rule(name: str) -> RuleInfo:
 
 
 def rule_advice(name: str) -> str:
-    """Return the end of a rule's message: why it matters (unless a tool gave its own reason) and the remedy."""
+    """Return the end of a rule's message: why it matters (unless a tool gave its own reason) and the remedy.
+
+    It is "" for an unknown rule and for problems of files.
+    """
     info = RULE_INFO.get(name)
     if info is None or info.by == "file":
         return ""
@@ -77,7 +81,10 @@ STATUS_CAUSES = {
 
 
 def exclusion_cause(rule: str, message: str = "") -> ExclusionCause:
-    """Return the cause in a rule's message that has its own remedy instead of the rule's, else the rule's title."""
+    """Return the cause of an exclusion by a rule: the rule's title and remedy, unless its message has its own remedy.
+
+    Such a `message` is "observation; remedy" and does not end with the rule's advice; the cause is then made of it.
+    """
     advice, (observation, semicolon, remedy) = rule_advice(rule), message.rstrip(".").partition("; ")
     if semicolon and not message.endswith(advice):
         return ExclusionCause(observation, remedy)

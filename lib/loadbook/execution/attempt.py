@@ -141,7 +141,10 @@ class Attempt:
             self.fail(error, connectivity)
 
     def fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
-        """Set the status that fits an error's cause, and collect the load generators' outputs if possible."""
+        """Set the status that fits an error's cause, and collect the load generators' outputs if possible.
+
+        `retry` is set if the error is transient, such as a lost connection.
+        """
         phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
         error = host_state.prefer_full_disk_error(self.testbed, cause)
         status, cause_of_hang = _status_of(error, phase), self.load.tool.hang_cause
@@ -299,7 +302,10 @@ class Attempt:
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
     def assess(self, connectivity: host_state.Connectivity, clock_step_s: float) -> None:
-        """Set the status of a finished attempt from reboots, the controller's clock, the page and the tool's output."""
+        """Set the status of a finished attempt from reboots, the controller's clock, the page and the tool's output.
+
+        `clock_step_s` is the time by which the controller's wall clock moved more than its monotonic clock (s).
+        """
         connectivity.check_not_rebooted(self.record.boot_ids)
         self._end("ok", None)
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
@@ -317,7 +323,10 @@ class Attempt:
             connectivity.check_connected(self.record.reason or "")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
-        """End load, services, monitors and host changes; jobs not ended in `limit_s` seconds end by their lease."""
+        """End load, services and monitors within `limit_s` s, and undo host changes within `restore_s` s.
+
+        None is no limit. Jobs that have not ended by then are ended by their hosts when their lease is over.
+        """
         self.load.cancel()
         loads = [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.begun]
         self.testbed.run_within([*self.services.stop_calls(), *loads, self.monitors.end], limit_s)
@@ -325,7 +334,7 @@ class Attempt:
 
 
 def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> TrialRecord:
-    """Return the record of an attempt that has just begun; its status is the right one if the controller dies now."""
+    """Return the record of an attempt that has just begun, with the status "lost", which is right until it ends."""
     study = testbed.plan.study
     load = study.workload_of(planned.treatment)
     return TrialRecord(

@@ -49,7 +49,8 @@ class AttemptStore:
     def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
         """Write checksums into an attempt's record, move its folder to its final place, and record its end.
 
-        The folder of an attempt whose load ran to its end is moved to trials/, others to failed/.
+        `final` is False if the trial will be attempted again. The folder of an attempt whose load ran to its end is
+        moved to trials/, others to failed/.
         """
         self._file(trial_record.seal_trial(folder, record), folder, final=final)
 
@@ -81,7 +82,7 @@ class AttemptStore:
                 yield planned
 
     def unfinished(self) -> list[tuple[PlannedTrial, int]]:
-        """Return the attempts that were started by a controller that died before it recorded their end."""
+        """Return (planned trial, number of the attempt) of attempts without a recorded end, whose controller died."""
         open_ = {trial: state.attempt for trial, state in self.states().items() if state.status is None}
         return [(planned, open_[planned.trial]) for planned in self.testbed.plan.trials if planned.trial in open_]
 

@@ -82,7 +82,11 @@ def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
 
 
 def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
-    """Yield sentences from BACKGROUND_LOAD_SCRIPT's output, on CPU use > `foreign_cpu` CPUs, timers in `hours` etc."""
+    """Yield sentences on other load from `answer`, the output of BACKGROUND_LOAD_SCRIPT; none on an idle host.
+
+    Reported are CPU use above `foreign_cpu` (number of CPUs), a high load average, open connections, running package
+    managers, and timers that start one within `hours` hours.
+    """
     first, _, rest = answer.partition("again\n")
     lines = [line.split() for line in rest.splitlines()]
     values = {fields[0]: fields[1:] for fields in lines if fields}

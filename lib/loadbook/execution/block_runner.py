@@ -57,10 +57,14 @@ class BlockRunner(ABC, Generic[BlockKind]):
 
     @abstractmethod
     def use_results(self, block: BlockKind) -> None:
-        """Take over what later blocks need of one that has run."""
+        """Store those results of a block that the next blocks use; called after each attempt at a block."""
 
     def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
-        """Attempt a block until no host is lost or it may not be retried, and return the records of its arms."""
+        """Attempt a block until no arm needs a retry or no further attempt is possible; return its arms' records.
+
+        `together` are the trials of one block. If only some of its trials are given, as in a resumed run whose other
+        arms are recorded, each is recorded as cancelled, since arms of a block are measured together.
+        """
         planned_arms = [planned for planned in self.testbed.plan.trials if planned.block == together[0].block]
         if len(planned_arms) != len(together):
             return [self._end_alone(planned) for planned in together]

@@ -46,7 +46,10 @@ class Deployment:
         return self.testbed.plan.study
 
     def setting(self, role: str) -> Setting:
-        """Return the setting of a role; the userspace delay (DELAY_ROLE) has one made from the driver's setting."""
+        """Return the setting of a role under this treatment; that of DELAY_ROLE is made from the driver's setting.
+
+        DELAY_ROLE is the proxy on the driver that delays packets if the kernel cannot.
+        """
         if role != DELAY_ROLE:
             return self._settings[role]
         delay_ms, target = self._settings[self.study.workload.role].delay_ms, self.study.target_of(self.treatment)
@@ -82,7 +85,10 @@ class Deployment:
 
     @property
     def target(self) -> Target:
-        """The target of the load: the userspace delay if there is one, else the first host of the target role."""
+        """The target of the load: the first host of the target role, or its external address.
+
+        If a proxy on the driver delays packets (userspace delay), the target is the proxy.
+        """
         scheme, role = self.study.workload.scheme, self.study.target_of(self.treatment)
         external = self.setting(role).external
         if external is not None and not self._delay_placements:
@@ -103,7 +109,10 @@ class Deployment:
         return self.testbed.hosts[alias]
 
     def instance_context(self, placement: Placement, stem: str) -> InstanceContext:
-        """Return folder, address and port of a service, and the addresses of its backends for its templates."""
+        """Return folder, address and port of a service, and the addresses of its backends for its templates.
+
+        `stem` is the prefix of the attempt's job names, with which the folder's name begins.
+        """
         behind = {role: self._backends(role, placement, stem) for role in self.setting(placement.role).backends}
         extra = {
             "backends": next(iter(behind.values()), []),
@@ -141,7 +150,10 @@ class Deployment:
         ]
 
     def cpus(self, placement: Placement) -> list[int]:
-        """Return the CPUs that a service may use; UsageError if its host does not have the CPUs in the study."""
+        """Return the host's numbers of the CPUs that a service may use.
+
+        The study counts from 0 among the CPUs that may be used on the host. UsageError: the host has too few.
+        """
         own = sorted(self.testbed.cpus_of(placement.alias) or self.testbed.host_cpus.get(placement.alias, ()) or (0,))
         wanted = self.setting(placement.role).cpus
         if wanted == "all":
@@ -161,7 +173,10 @@ class Deployment:
         return LaunchOptions(nofile=self.setting(self.study.workload.role).nofile)
 
     def launch(self, placement: Placement, stem: str = "") -> LaunchOptions:
-        """Return the launch options of a service in the attempt with the prefix `stem`."""
+        """Return the launch options of a service: CPUs and limit of open files.
+
+        With `stem`, the prefix of the attempt's job names, they include the study's CPU quota (a control group).
+        """
         setting = self.setting(placement.role)
         cpus = () if setting.cpus == "all" else tuple(self.cpus(placement))
         group = ""
@@ -171,7 +186,11 @@ class Deployment:
         return LaunchOptions(cpus=cpus, nofile=setting.nofile, cgroup_file=group)
 
     def make_instance(self, placement: Placement, stem: str, lease_s: float, token: str | None = None) -> Instance:
-        """Return a service with its rendered configuration; names of its jobs and folders begin with `stem`."""
+        """Return a service with its rendered configuration; names of its jobs and folders begin with `stem`.
+
+        The host ends the service `lease_s` seconds after its start. `token` makes the id unique by which the running
+        configuration is recognised; None uses a random one.
+        """
         host, name = self.testbed.hosts[placement.alias], job_name(stem, placement.role)
         setting, launch = self.setting(placement.role), self.launch(placement, stem)
         main = None if setting.config_text is None else setting.config_text.encode()

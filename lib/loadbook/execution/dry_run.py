@@ -69,7 +69,8 @@ class InlineExecutor(Executor):
 class DryRunPart:
     """One part of a run, such as a treatment: phases and their steps; `missing` lists reasons why it cannot run.
 
-    The part is executed `repeats` times: in so many trials, blocks, or (about) probes (`unit`).
+    A real run executes the part `repeats` times; `unit` names what is counted, such as "trial" or "block". `repeats`
+    is 0 for the parts before the first and after the last trial. `phases` has (title, steps) of each phase, in order.
     """
 
     title: str
@@ -88,7 +89,7 @@ class DryRun:
     log: DryRunLog
 
     def attempt_phases(self, treatment: str) -> list[tuple[str, list[DryRunStep]]]:
-        """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
+        """Execute an attempt at a treatment on the recording hosts; return (title, steps) of its phases, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             study = self.testbed.plan.study
             load = self.testbed.plan.mode.first_load(study, study.workload_of(treatment))
@@ -110,7 +111,10 @@ class DryRun:
         return with_titles(steps, [attempt])
 
     def prepare_answers(self, attempt: Attempt, phase: str) -> None:
-        """Set the HTTP responses and outputs that the attempt expects from services and page in this phase."""
+        """Set the HTTP responses and outputs that the attempt expects from services and page in this phase.
+
+        `phase` is a key of `Attempt.phases`; only "start" and "ask_before" need answers.
+        """
         instances, url = attempt.services.instances.values(), page_url(attempt)
         if phase == "ask_before" and (url,) not in [_request(instance, "prove") for instance in instances]:
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
@@ -255,7 +259,10 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
 def with_titles(
     steps: Mapping[str, Sequence[DryRunStep]], attempts: Sequence[Attempt]
 ) -> list[tuple[str, list[DryRunStep]]]:
-    """Return the steps of each phase below its title, with those that change hosts below a title of their own."""
+    """Return (title, steps) of each phase, with the steps that change hosts below a title of their own.
+
+    `steps` maps a phase (a key of `Attempt.phases`, or "stop") to its steps. Phases without steps are left out.
+    """
     jobs = [attempt.host_changes.name for attempt in attempts]
     changes = [step for step in steps["configure"] if any(job in word for job in jobs for word in step.args[:2])]
     titled = [(PHASE_TITLES[phase], [s for s in own if s not in changes]) for phase, own in steps.items()]
@@ -322,7 +329,10 @@ class Notes:
         return cls(attempt.testbed, [attempt.services.instances], jobs, [page_url(attempt)])
 
     def annotate(self, steps: Iterable[DryRunStep], phase: str = "") -> Iterator[DryRunStep]:
-        """Yield the steps with notes, each followed by steps that the host then takes without another call."""
+        """Yield the steps with notes, each followed by steps that the host then takes without another call.
+
+        `phase` is a key of `Attempt.phases`, or "stop"; "" for steps outside an attempt.
+        """
         for step in steps:
             notes = [self._note(step, phase), step.note]
             yield step._replace(note=", ".join(note for note in notes if note))

@@ -113,7 +113,10 @@ def _driver_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.Host
 
 @dataclass
 class HostChangeJobs:
-    """The jobs that change the hosts for one trial; the job has the same `name` on every host."""
+    """The jobs that change the hosts for one trial; the job has the same `name` on every host.
+
+    A host undoes its changes by itself after `lease_s` seconds.
+    """
 
     deployment: Deployment
     name: str

@@ -42,7 +42,7 @@ class Connectivity:
         return sum(self._reconnect_counts().values()) - sum(self._before.values())
 
     def check_not_rebooted(self, boot_ids: Mapping[str, str]) -> None:
-        """Compare the hosts' boot ids with `boot_ids` and store the new ones in the testbed.
+        """Compare the hosts' boot ids with `boot_ids` (by host alias) and store the new ones in the testbed.
 
         Raises
         ------
@@ -60,7 +60,10 @@ class Connectivity:
                 raise LostError(alias, "was rebooted during the trial")
 
     def root_cause(self, error: LoadbookError, boot_ids: Mapping[str, str]) -> LoadbookError:
-        """Return a LostError if the loss or reboot of a host has caused an error, else the error itself."""
+        """Return a LostError if the loss or reboot of a host has caused an error, else the error itself.
+
+        `boot_ids` maps host -> boot id at the begin of the trial.
+        """
         if isinstance(error, HostError) and error.transient:
             return error
         try:
@@ -103,7 +106,11 @@ echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 
 
 class HostState(NamedTuple):
-    """A host's state (`waited_s`, `at_rest` 1 or 0, connection counts, `free_bytes`, ...), boot id, and other runs."""
+    """State of a host, its boot id, and other runs of loadbook on its machine.
+
+    `state` has the keys time_wait (connections in TIME_WAIT), load1 (load average), open_files and, where known,
+    conntrack (connections) and free_bytes; after a wait also waited_s, and at_rest (1 or 0).
+    """
 
     state: dict[str, float]
     boot_id: str
@@ -111,7 +118,10 @@ class HostState(NamedTuple):
 
 
 def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = clock.sleep) -> HostState:
-    """Wait until `host` has few enough connections in TIME_WAIT, up to `rule.wait_s` seconds; return its state."""
+    """Wait until `host` has few enough connections in TIME_WAIT, up to `rule.wait_s` seconds; return its state.
+
+    `pause` is called to sleep for a number of seconds.
+    """
     begun = clock.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
@@ -147,7 +157,7 @@ REMOTE_DISK_FULL = "remote disk full"
 
 
 def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
-    """Raise HostFullError if `free_bytes` of a host's state is less than `need` bytes."""
+    """Raise HostFullError if `free_bytes` of a host's state is less than `need` bytes; not if it is unknown."""
     free = state.get("free_bytes", need)
     if free < need:
         message = f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed"
@@ -155,7 +165,7 @@ def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
 
 
 def check_disks_not_full(testbed: Testbed) -> None:
-    """Raise HostFullError if a host's disk has become full during the trial."""
+    """Raise HostFullError if a host's disk is full: if it has less than 1 MB free."""
     for alias, rest in testbed.map(lambda alias: read_state(testbed.hosts[alias]), testbed.hosts).items():
         check_free_space(testbed.hosts[alias], rest.state, HOST_FULL_BYTES)
 
@@ -173,7 +183,10 @@ def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookEr
 
 
 def check_local_space(folder: Path, plan: Plan) -> None:
-    """Raise DiskFullError if the controller's disk has no space for one more trial."""
+    """Raise DiskFullError if the controller's disk has no space for one more trial in `folder`.
+
+    Needed is twice the plan's estimate of the size of a trial.
+    """
     need = DISK_FACTOR * plan.disk_bytes // max(1, len(plan.trials))
     if free_bytes(folder) < need:
         raise disk_full_error(folder, need, "before the next trial")

@@ -46,7 +46,9 @@ class TrialOutcome(NamedTuple):
 def assess_outputs(
     folder: Path, record: TrialRecord, thresholds: ValidityLimits, rules: Collection[str] = OUTPUT_RULES
 ) -> TrialOutcome | None:
-    """Return status and reason if the outputs of the load generators show a problem, by these rules, else None.
+    """Return status and reason if the outputs of the load generators show a problem, else None.
+
+    `folder` is the trial's folder; of the validity rules, only those named in `rules` are applied.
 
     The status is `tool_failed` for output in an unknown or incomplete format, `invalid` for more errors than the study
     allows, and `partial` for an incomplete request log.
@@ -130,6 +132,8 @@ class LoadJobs:
     driver -> instant by its own clock (epoch s) at which the measurement starts, if there are several drivers. `begun`:
     drivers on which the warm-up or the measurement was started.
     `warmup_first`: the warm-up is a job of its own, so that something can be read between it and the measurement.
+    `shares`: driver -> its share of the workload. `lead_s`: seconds added before a common start, in which the jobs of
+    all drivers are started; 0 for a single driver.
     """
 
     tool: Tool
@@ -169,7 +173,10 @@ class LoadJobs:
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
 
     def warmup_step(self, share: Workload) -> tuple[str, ...]:
-        """Return the warm-up's command, started for longer and ended by a shell: some tools know whole seconds only."""
+        """Return the argument list of a driver's warm-up.
+
+        A shell ends the tool after `warmup_s`; it is started for longer, since some tools accept whole seconds only.
+        """
         longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
         longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
         return self.launch.wrap(("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer))
@@ -196,7 +203,7 @@ class LoadJobs:
 
     @property
     def phase(self) -> str:
-        """Return what the measurement's job does: the load, after the warm-up unless that has a job of its own."""
+        """Return what the measurement's job does: "warm-up and load", or "load" if it contains no warm-up."""
         return "warm-up and load" if self._warmup_s else "load"
 
     @property
@@ -211,7 +218,7 @@ class LoadJobs:
         return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + self.tool.extra_timeout_s + GRACE_S
 
     def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
-        """Choose the instant at which several drivers start measuring, late enough to start all jobs before it."""
+        """Set `lead_s` and `start_times`, late enough to start the jobs of all drivers before (`common_start`)."""
         self.lead_s, self.start_times = common_start(self.shares, clocks, self._warmup_s)
 
     def start(self, host: Host) -> int:
@@ -274,10 +281,10 @@ class LoadJobs:
 def common_start(
     drivers: Collection[str], clocks: Mapping[str, ClockRecord], after_s: float = 0.0
 ) -> tuple[float, dict[str, float]]:
-    """Return the instant at which several drivers start, late enough that all have their jobs by then.
+    """Return a lead (s), and driver -> instant (epoch s, by its own clock) at which all drivers start measuring.
 
-    The instant is `after_s` seconds later than a lead, which is returned first (s), then the instant by the clock of
-    each driver (epoch s). A single driver starts at once: no lead, no instant.
+    The instant is the lead plus `after_s` seconds from now; the lead is the time to start the jobs on all drivers.
+    For a single driver, which starts at once, the result is (0.0, {}).
     """
     if len(drivers) == 1:
         return 0.0, {}
@@ -287,13 +294,19 @@ def common_start(
 
 
 def check_load_ended(host: Host, folder: str, steps: int) -> None:
-    """Raise LostError unless the last of a load job's steps has ended by itself."""
+    """Raise LostError unless the last of a load job's steps has ended by itself.
+
+    `folder` is the job's folder on the host, `steps` the number of the last step, from 1.
+    """
     if not host.exists(f"{folder}/rc.{steps}"):
         raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
 
 
 def fetch_tool_files(host: Host, source: str, names: Iterable[str], folder: Path, record: DriverRecord) -> None:
-    """Copy the files that a load generator wrote to `source` into `folder`, and add them to the driver's record."""
+    """Copy the files that a load generator wrote to `source` into `folder`, and add them to the driver's record.
+
+    `names` are paths below `source`, a folder on the host; missing files are left out.
+    """
     for name in names:
         if host.exists(f"{source}/{name}"):
             local_name = f"{host.alias}-{Path(name).name}"

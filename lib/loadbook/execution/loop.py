@@ -28,11 +28,14 @@ HOST_REASONS = ("lost", "timeout")
 
 
 def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None = None) -> None:
-    """Run every trial of the plan without a final status, in all blocks or those for latencies and `until` others.
+    """Run every trial of the plan without a final status; with `until`, only up to that number of blocks.
+
+    Blocks that only measure latencies come first and are not counted.
 
     Raises
     ------
-    LoadbookError : three trials in a row were lost; a resumed run repeats them.
+    LoadbookError : three trials in a row were lost, timed out or met a full disk of a host; a resumed run repeats
+    them.
     NotRestoredError : changes of a host could not be undone.
     KeyboardInterrupt : the current trial was recorded as cancelled.
     """

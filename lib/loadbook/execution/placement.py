@@ -84,7 +84,7 @@ def start_order(study: Study) -> list[str]:
 
 
 def hosts_for_role(inventory: HostsFile, role: str, setting: Setting) -> list[str]:
-    """Return the aliases of the hosts with a role, limited to the number of hosts of a setting."""
+    """Return the aliases of the first `setting.hosts` hosts with a role, in the order of the hosts file."""
     return inventory.with_role(role)[: setting.hosts]
 
 
@@ -95,7 +95,11 @@ def place_services(
     specs: Mapping[str, ServiceSpec],
     drivers: Sequence[str],
 ) -> tuple[Placement, ...]:
-    """Return the placements of the services of all treatments; roles on one host get consecutive ports."""
+    """Return the placements of the services of all treatments; roles on one host get consecutive ports.
+
+    `specs` maps service names to services; if it contains DELAY_SERVICE, the first of `drivers` (aliases) gets that
+    proxy.
+    """
     treatments = list(treatments)
     needed = [
         (role, alias, str(setting.service), setting.mode)

@@ -46,7 +46,12 @@ IGNORED_LOAD_KEYS = {"role", "target", "warmup_s", "timeout_s", "expect_status",
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """The noise of one run, as pairs of log values of two trials of a block; `aa`: both have the same configuration."""
+    """The noise of one run, as pairs of log values of two trials of a block; `aa`: both have the same configuration.
+
+    `pairs` has a row per block and two columns: the natural logs of the baseline's value and of the other trial's,
+    with medians subtracted. `similarity` to the plan's load is 2 for the same load and services, 1 for the same tool,
+    else 0.
+    """
 
     study: str
     run: str
@@ -72,7 +77,10 @@ def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list
 
 
 def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
-    """Return the request rates over time in each trial of the baseline, and the overhead of a trial in seconds."""
+    """Return the request rates over time in each valid trial of the baseline, and the overhead of a trial in seconds.
+
+    Trials of A/A arms are included. The overhead is the median time of a trial beyond the load's planned duration.
+    """
     import numpy as np
 
     from loadbook.stats.steady_state import rate_series
@@ -246,7 +254,7 @@ class PowerForecast:
 
     @property
     def underpowered(self) -> bool:
-        """Return whether the planned blocks are too few for the effect."""
+        """Return whether the planned blocks are too few to detect `effect`, or too few for any test."""
         return self.detectable is None or self.detectable > self.effect
 
     def hours(self, blocks: int) -> float:
@@ -272,7 +280,10 @@ class PowerForecast:
 
 
 def forecast_power(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float | None = None) -> PowerForecast:
-    """Return the power of a plan on these hosts (default: the lab); `effect` defaults to the study's margin."""
+    """Return the power of a plan on these hosts (hosts file; None: the lab).
+
+    `effect` is the difference to detect (ratio minus 1, 0.02 for 2 %); None uses the study's margin.
+    """
     effect = plan.study.margin if effect is None else effect
     samples = noise_samples(layout, plan, hosts)
     return _forecast_from_samples(plan, effect, samples) if samples else _forecast_from_assumption(plan, effect)
@@ -374,7 +385,10 @@ def comparison_count(plan: Plan) -> int:
 
 
 def scatter_ratio(plan: Plan) -> float:
-    """Return the standard deviation of a factorial's main effect divided by that of a ratio of two trials."""
+    """Return the standard deviation of a factorial's main effect divided by that of a ratio of two trials.
+
+    It is 1 for a study that is not factorial.
+    """
     return math.sqrt(2 / len(factorial_design(plan.study.factorial).cells)) if plan.study.factorial else 1.0
 
 
@@ -465,7 +479,7 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
 
 
 def round_blocks(number: int) -> int:
-    """Return a forecast number of blocks with two digits if it has more, as it is not known better."""
+    """Return a forecast number of blocks, from 100 on rounded to two significant digits (1234 becomes 1200)."""
     return number if number < LEAST_ROUNDED else int(float(f"{number:.1e}"))
 
 

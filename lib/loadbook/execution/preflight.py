@@ -41,6 +41,7 @@ BUILT_HERE_NOTE = " (there, or here: what is built is carried)"
 def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[RequiredProgram]]:
     """Return role -> the programs, without duplicates, that the study's subset needs on that role's hosts.
 
+    `folders` are searched for services before those that come with loadbook.
     Raises UsageError for an unknown service, ToolError for an unknown tool.
     """
     treatments = study.treatments_in()
@@ -63,7 +64,10 @@ def role_services(study: Study, treatments: Iterable[str], role: str) -> list[st
 
 
 def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
-    """Return the programs that a service needs, and those that build it (required unless the controller has them)."""
+    """Return the programs that a service needs on its host, and those that build it there.
+
+    A program of the build is not required if the controller has it, since the service can be built on the controller.
+    """
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
     if spec.build:
         get, here = spec.build.get + BUILT_HERE_NOTE, search_path()
@@ -72,7 +76,7 @@ def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
-    """Return `command=package[,package]` for each program with a package, in the form of scripts/setup.sh."""
+    """Return "command=package[,package]", as scripts/setup.sh takes it, for each program with apt packages."""
     named = {p.binary: p.install.removesuffix(BUILT_HERE_NOTE) for p in programs}
     return [
         f"{name}={','.join(get.removeprefix(APT_INSTALL).split())}"
@@ -106,7 +110,9 @@ done
 
 
 def preflight(testbed: Testbed, data: Path) -> None:
-    """Check tools, services, every treatment's configuration, ports and disks; fill in versions and boot ids.
+    """Check tools, services, every treatment's configuration, ports and disks.
+
+    The testbed receives versions, boot ids, CPUs and the digests of configurations.
 
     Parameters
     ----------
@@ -154,14 +160,18 @@ Check = Callable[[], Iterable[Problem] | None]
 
 
 def check_hosts(testbed: Testbed) -> dict[str, list[Problem]]:
-    """Return the problems of every host with its disk and its ports; fill in the boot ids and CPUs of the hosts."""
+    """Return host alias -> problems with its disk and its ports, an empty list if there are none.
+
+    The testbed receives the boot ids and CPUs of the hosts.
+    """
     return testbed.map(lambda alias: _problems_of(partial(_check_host, testbed, alias)), testbed.hosts)
 
 
 def check_configurations(testbed: Testbed, *, build: bool = True) -> dict[tuple[str, str], list[Problem]]:
-    """Return role and host -> problems with the versions and configurations of its services, which it fills in.
+    """Return (role, host alias) -> problems with the versions and configurations of its services.
 
-    Nothing is left on the hosts but programs that are built there; without `build`, services with one are left out.
+    The testbed receives both. Nothing is left on the hosts but programs that are built there; without `build`,
+    services that have to be built are not checked.
     """
     # all services of a role on a host use the same folder, so they are checked one after the other
     places: dict[tuple[str, str], list[Placement]] = {}
@@ -260,7 +270,7 @@ def _check_host(testbed: Testbed, alias: str) -> Iterator[Problem]:
 
 
 def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
-    """Run PREFLIGHT_SCRIPT on a host."""
+    """Run PREFLIGHT_SCRIPT on a host; it prints free disk space (kB), boot id, CPUs, and the needed ports in use."""
     host = testbed.hosts[alias]
     args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
     return host.script(PREFLIGHT_SCRIPT, args, timeout_s=STATE_TIMEOUT_S, check=True)
@@ -334,7 +344,7 @@ def _check_changes(testbed: Testbed) -> Iterator[Problem]:
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
-    """Return the ports (hex) that must be free on a host; those of the host's own servers are left out."""
+    """Return the ports that must be free on a host, as four hex digits; those of its own servers are left out."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
     deployments = [*all_deployments(testbed), *run_of(testbed.plan.study).deployments(testbed)]
     ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}

@@ -29,9 +29,11 @@ EVENTS_FORMAT = 1  # of the lines of JSON that --events prints (docs/ci.md)
 class Progress:
     """One event; `remaining_s` is the expected time (s) to the end of the plan, None if it is not known.
 
-    `trial` and `treatment` are None for a phase of a whole block. `run` is the run's id in the event that announces the
-    run; None in all others. `phase_s`: planned duration (s) of a phase, None if it has none. `beside`: number of the
-    block's trials that start or end together with this one, and whose events follow (end) or are left out (start).
+    `block` is the number of the block, of `blocks`; `done` is the number of trials that have ended, of `total`.
+    `trial` and `treatment` are None for a phase of a whole block. `run` is the run's id in the event that announces
+    the run; None in all others. `phase_s`: planned duration (s) of a phase, None if it has none. `beside`: number of
+    the block's trials that start or end together with this one, and whose events follow (end) or are left out
+    (start).
     """
 
     kind: Kind
@@ -50,7 +52,7 @@ class Progress:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Progress:
-        """Return the event of a line that --events printed."""
+        """Return the event of a line that --events printed, given as its parsed JSON; unknown keys are ignored."""
         return cls(**{field.name: message[field.name] for field in fields(cls) if field.name in message})
 
     def to_message(self) -> dict[str, Any]:
@@ -88,13 +90,16 @@ class Progress:
         return f"{self.message} {int(spent_s)}{NBSP}s" if spent_s >= 1 else self.message
 
     def remaining_text(self, spent_s: float = 0.0) -> str:
-        """Return the expected time to the end of the plan, so many seconds after the event; "" if it is not known."""
+        """Return a text with the time to the end of the plan, `spent_s` seconds after the event; "" if not known."""
         if self.remaining_s is None:
             return ""
         return format_remaining_time(max(1.0, self.remaining_s - spent_s) if self.remaining_s > 0 else 0.0)
 
     def with_remaining(self, text: str) -> str:
-        """Return a text followed by the remaining time; a reason, which may be sentences, by a semicolon."""
+        """Return `text` followed by the remaining time, if that is known.
+
+        They are separated by a comma, or by a semicolon if the trial has ended with a status other than "ok".
+        """
         if not (left := self.remaining_text()):
             return text
         return f"{text}, {left}" if self.status in (None, "ok") else f"{text.rstrip('.')}; {left}"

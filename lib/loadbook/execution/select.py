@@ -37,7 +37,8 @@ DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
     """Return the numbers of blocks after which a run may end, in ascending order; the last is the end of its plan.
 
-    If the user added blocks after an interim analysis had ended the run, all of them are run.
+    `entries` are the events of its ledger. If an interim analysis has ended the run, only its number of blocks is
+    returned. If the user added blocks after that, all of them are run.
     """
     changes = [e for e in entries if e["event"] in ("looked", "blocks-added")]
     analyses = [e for e in changes if e["event"] == "looked"]
@@ -51,8 +52,8 @@ def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
 def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
     """Analyse a run after `blocks` blocks, if the study plans it; return whether every comparison is decided.
 
-    It is not as long as a harness check is too noisy to allow a verdict, which further blocks may change. If the
-    analysis fails, False is returned, and an event reports it.
+    The result is False as long as a harness check is too noisy to allow a verdict, which further blocks may change,
+    and if no analysis is planned here. If the analysis fails, False is returned, and an event reports it.
     """
     earlier = [e for e in ledger.entries if e["event"] == "looked" and e["blocks"] == blocks]
     if earlier or not plan.study.stopping.allows_interim(blocks):
@@ -87,7 +88,7 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
 
 
 def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
-    """Return the ledger's entry for adding `more` blocks to a run, and the extended plan.
+    """Return the ledger's entry for adding `more` blocks to a run, and the extended plan; nothing is written.
 
     Raises
     ------

@@ -141,7 +141,10 @@ class TrialServices:
         return changes_by_host
 
     def leaders(self) -> list[tuple[str, int | None]]:
-        """Return host and leading process (None: it ended) of every started service, in the order of the records."""
+        """Return (host alias, id of the leading process) of every started service, in the order of `records`.
+
+        The process id is None if the service has ended.
+        """
         return [(placement.alias, self.instances[placement].session_leader()) for placement in self._records]
 
     def read_counters(self, when: Literal["before", "after"]) -> None:
@@ -156,7 +159,10 @@ class TrialServices:
                 record.counters_after = counts
 
     def stop_calls(self) -> list[Callable[[], None]]:
-        """Return a function for each service that saves the end of its log, notes warnings in it, and stops it."""
+        """Return a function for each configured service that saves the end of its log and stops the service.
+
+        It also stores the warnings in the log in the service's record, if the service was started.
+        """
         return [partial(self._end, placement) for placement in self.instances]
 
     def _end(self, placement: Placement) -> None:
@@ -186,7 +192,10 @@ CpuTimes = dict[ServiceKey, ServiceCpu]
 
 
 def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTimes:
-    """Return the CPU time used so far by the running services of some arms."""
+    """Return (arm, number of the service in its order of start, from 0) -> CPU time used so far by the service.
+
+    `arms` maps an arm's number (0 for a plain trial) to its services; a service that has ended is left out.
+    """
     by_host: dict[str, dict[ServiceKey, int]] = {}
     for arm, services in arms.items():
         for number, (alias, leader) in enumerate(services.leaders()):
@@ -203,7 +212,7 @@ def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTi
 
 
 def cpu_seconds(before: CpuTimes, after: CpuTimes) -> dict[ServiceKey, float]:
-    """Return the CPU seconds that each service used between two readings, for services that are in both."""
+    """Return (arm, number of the service) -> CPU seconds used between two readings, for services that are in both."""
     both = before.keys() & after.keys()
     return {key: round((after[key].used_ns - before[key].used_ns) / 1e9, 6) for key in both}
 
@@ -221,7 +230,9 @@ MAX_MONITOR_BYTES = 20_000_000  # 2 kB per sample; later samples are lost
 
 
 class TrialMonitors:
-    """The samplers and pollers of one trial; `collect` fills `polled` with records of the polled answers.
+    """The samplers (loadbook's own) and pollers (of the hosts' own monitors) of one trial.
+
+    `collect` fills `polled` with records of the polled answers.
 
     Parameters
     ----------
@@ -259,7 +270,10 @@ class TrialMonitors:
             self._pollers[alias, source] = Poller(source, connection, self.interval_s)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
-        """Stop samplers and pollers, write their outputs into `folder`, and return the samplers' records."""
+        """Stop samplers and pollers, write their outputs into `folder`, and return the samplers' records.
+
+        The process ids in `services` (records of the trial's services) are copied into these records.
+        """
         for source in self.polled_sources:
             self.testbed.map(partial(self._write_polled, folder, source), self.testbed.hosts)
         self.polled.sort(key=lambda record: record.file)

@@ -55,7 +55,7 @@ MAX_NAMED_CHANGES = 5
 
 
 def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
-    """Return alias -> roles, CPU mask and, if known, link rate of every host, for run.json."""
+    """Return alias -> roles, CPUs (None: all) and, if known, link rate (Mbit/s) of every host, for run.json."""
     entries = testbed.inventory.hosts
     links = {alias: {"link_mbit": link} if (link := entries[alias].link_mbit) else {} for alias in testbed.hosts}
     return {
@@ -65,7 +65,10 @@ def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
 
 
 def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
-    """Raise UsageError if the hosts of a resumed run are not those at its start, or have changed."""
+    """Raise UsageError if the hosts of a resumed run are not those at its start, or have changed.
+
+    Compared are aliases, roles, CPUs and link rates, and the facts of kind "identity", such as the CPU model.
+    """
     differences = list(_host_differences(testbed, paths))
     if differences:
         named = first_lines(differences, MAX_NAMED_CHANGES)
@@ -184,7 +187,12 @@ class RunSession:
         self._note(f"execution: {self.selection.plan.execution_text}")
 
     def warn_of_other_load(self) -> None:
-        """Report hosts that a study loads without driving them, and load by others; the user may decline the run."""
+        """Report hosts of a loaded role that get no load, and load by others; the user may decline the run.
+
+        Raises
+        ------
+        UsageError : the user declined; `confirm` is called only if other programs use the hosts.
+        """
         for message in unloaded_hosts(self.selection.plan, None if self.testbed.lab else self.testbed.inventory):
             self._note(message)
         if not (messages := list(background_load(self.testbed))):
@@ -215,7 +223,7 @@ class RunSession:
             self._note(message)
 
     def announce(self) -> None:
-        """Name the run: nothing can refuse it any more, and `batch` has to know its folder before it is there."""
+        """Send the event that contains the run's id, after all checks and before a new run's folder exists."""
         self.on_event(Progress("note", self.selection.message, run=self.selection.run))
 
     def _driver_notes(self) -> Iterator[str]:
@@ -335,7 +343,10 @@ class RunSession:
 
 
 class RunStep(NamedTuple):
-    """One step of a run: what it does, the method that does it, and in which runs it is taken."""
+    """One step of a run: what it does, the method that does it, and in which runs it is taken.
+
+    `runs` is "new" or "resumed" for a step of such runs only; a run to which blocks are added counts as resumed.
+    """
 
     purpose: str
     take: Callable[[RunSession], None]

@@ -57,7 +57,10 @@ def load_study(layout: Layout, name: str) -> Study:
 
 
 def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: int | None = None) -> Plan:
-    """Return the plan of a study as `make_plan` does; its trials are plain if services speak against its mode."""
+    """Return the plan of a study as `make_plan` does; None takes the study's own subset or number of blocks.
+
+    Its trials are plain if a service does not allow the study's mode (interleaved, for example).
+    """
     treatments = study.treatments_in(subset)
     reasons = mode_of(study).reasons_in_services(study, treatments, services_of(layout, study, treatments))
     plan = make_plan(study, subset, blocks, reasons_in_services=reasons)
@@ -73,7 +76,7 @@ def _left_out(layout: Layout, study: Study) -> tuple[str, ...]:
 
 
 def services_of(layout: Layout, study: Study, treatments: Sequence[str]) -> dict[str, ServiceSpec]:
-    """Return the services of treatments by name."""
+    """Return service name -> service, for the services that any role has in these treatments."""
     names = {study.setting(treatment, role).service for treatment in treatments for role in study.roles}
     return {name: load_service(name, service_folders(layout)) for name in sorted(filter(None, names))}
 
@@ -95,7 +98,10 @@ def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
 
 
 def study_file(layout: Layout, name: str) -> Path:
-    """Return the file of a study; `<name>-smoke` has the same file as `<name>`."""
+    """Return the path of a study's file, which need not exist; `<name>-smoke` has the same file as `<name>`.
+
+    A name that ends with ".toml" is itself the path.
+    """
     if name.endswith(".toml"):
         return Path(name)
     path = layout.studies / f"{name}.toml"
@@ -223,7 +229,10 @@ def limits_exceeded_by(
     inventory: HostsFile,
     resolve_name: NameResolver = resolve_host_name,
 ) -> Iterator[tuple[str, str]]:
-    """Yield path and message of each limit in the hosts file that a workload exceeds under a treatment."""
+    """Yield key and message of each limit in the hosts file that a workload exceeds under a treatment.
+
+    The key is the limit's place in that file, such as ``hosts.web1.max_connections``.
+    """
     for alias in _loaded_hosts(plan, treatment, inventory, resolve_name):
         for key, message in _exceeded_on_host(work, inventory.hosts[alias]):
             yield f"hosts.{alias}.{key}", message
@@ -252,7 +261,10 @@ def _max_connections(work: Workload) -> int:
 
 
 def longest_load_s(work: Workload) -> float:
-    """Return the longest duration of a trial's load in seconds: warm-up, and load until it is ended as hung."""
+    """Return the longest duration (s) of a trial's load: warm-up, and load (thrice its duration if it has `requests`).
+
+    A tool that hangs is ended some seconds later: after the time-out of a request and the tool's own extra time.
+    """
     return work.warmup_s + work.duration_s * (HANG_FACTOR if work.requests is not None else 1)
 
 
@@ -277,7 +289,10 @@ def needed_hosts(plan: Plan) -> dict[str, int]:
 
 
 def needed_cpus(plan: Plan) -> int:
-    """Return the number of CPUs that each host must have, from the highest CPU number in a plan."""
+    """Return the number of CPUs that each host must have: the highest CPU number (from 0) in a plan, plus 1.
+
+    It is 1 if the plan names no CPU.
+    """
     named = [setting.cpus for role in plan.study.roles for setting in _role_settings(plan, role) if setting.service]
     return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
 
@@ -331,7 +346,10 @@ def _similar_role(role: str, plan: Plan, inventory: HostsFile) -> str:
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
-    """Yield notes on hosts of a loaded role that get no load; `inventory`: the hosts file, None for the lab."""
+    """Yield notes on hosts of a loaded role that get no load, as the load goes to the role's first host only.
+
+    With `inventory` (the hosts file; None for the lab), also notes on hosts beyond the number that the study uses.
+    """
     alone: dict[str, list[str]] = {}
     for name in plan.treatments:
         target = plan.study.target_of(name)

@@ -28,7 +28,10 @@ MAX_NAMED_PORTS = 4
 
 
 def check_study(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
-    """Yield what hosts answer to the checks of a run; nothing for a lab that the run itself gives more hosts."""
+    """Yield the results of a run's checks of its hosts; nothing if roles have too few hosts in the hosts file.
+
+    `path` is the hosts file, `inventory` its content. A run gives the lab the hosts that are missing.
+    """
     plan = plan_study(layout, study)
     if missing_roles(plan, inventory):
         return

@@ -39,10 +39,11 @@ class Testbed:
     """The hosts of a run, shared by all of its trials; preflight fills in versions, CPUs and boot ids.
 
     `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
-    alias and tool. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a replay
-    repeats, `replayed_executions` the executions of its trials. `configurations` has role, host, service and digest of
-    the configurations of each treatment. `ended` is set at the end of the session and ends all pauses. `not_restored`
-    collects errors of rollbacks. `on_phase` is called at the begin of a phase of a trial or block.
+    alias and tool; `hosts`, `boot_ids` and `host_cpus` (numbers of the usable CPUs) are keyed by host alias,
+    `drivers` are aliases. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a
+    replay repeats, `replayed_executions` the executions of its trials. `configurations` has role, host, service and
+    digest of the configurations of each treatment. `ended` is set at the end of the session and ends all pauses.
+    `not_restored` collects errors of rollbacks. `on_phase` is called at the begin of a phase of a trial or block.
     """
 
     plan: Plan
@@ -66,7 +67,7 @@ class Testbed:
     on_phase: OnPhase = ignore_phase
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial in whose transcripts the following calls are recorded; None: the transcripts of the run."""
+        """Set the trial to which the following calls to hosts belong; None: to the run, outside all trials."""
         for host in self.hosts.values():
             host.set_trial(planned)
 
@@ -80,7 +81,7 @@ class Testbed:
         return {key: future.result() for key, future in futures.items()}
 
     def map(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, T]:
-        """Call `function` for all keys in parallel and return the results by key."""
+        """Call `function` for all keys in parallel and return the results by key, or raise the first error."""
         return self.results(self.submit(function, keys))
 
     def submit_clocks(self) -> dict[str, Future[ClockOffset]]:
@@ -88,7 +89,10 @@ class Testbed:
         return self.submit(lambda alias: self.hosts[alias].clock(), self.hosts)
 
     def run_within(self, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
-        """Make calls in parallel, ignoring loadbook's errors; drop all connections after `limit_s` seconds."""
+        """Make calls in parallel, ignoring loadbook's errors, and wait until they end.
+
+        If some have not ended after `limit_s` seconds (None: no limit), all connections to hosts are dropped.
+        """
         begun = [self.pool.submit(call) for call in calls]
         try:
             late = wait(begun, timeout=limit_s).not_done
@@ -180,7 +184,7 @@ class Testbed:
         clock.wait(self.ended, seconds)
 
     def cpus_of(self, alias: str) -> list[int]:
-        """Return the CPU mask of a host in the hosts file; empty if it may use every CPU."""
+        """Return the numbers of the CPUs that the hosts file allows on a host; empty if every CPU may be used."""
         return list(self.inventory.hosts[alias].cpus or ())
 
 
@@ -240,7 +244,8 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
 class TestbedRequest:
     """What a testbed is built from: the plan, the run's id, and its hosts as they are connected and in the hosts file.
 
-    `userspace_delay`: delays are made by a proxy. `pool` executes parallel calls; None makes a pool of threads.
+    `userspace_delay`: delays are made by a proxy. `lab` is the kind of the lab, "" for other hosts. `replay` is the
+    run to replay; None for real hosts. `pool` executes parallel calls; None makes a pool of threads.
     """
 
     layout: Layout

@@ -37,7 +37,8 @@ class Problem(NamedTuple):
 class Traces:
     """Rows of the traces table without its key columns, with `t` (epoch seconds, host clock) in place of `t_s`.
 
-    `times` are the times of all complete samples, `interval_s` is the usual time between them.
+    Keys of a row: t, metric, item, value, unit (see `trace_row`). `times` are the times of all complete samples in
+    epoch seconds, and `interval_s` is the requested or usual time (s) between them, 0 if not known.
     """
 
     rows: list[TraceRow]
@@ -47,7 +48,10 @@ class Traces:
 
 
 def trace_row(t: float, metric: str, item: str, value: float) -> TraceRow:
-    """Return one row, with the unit that UNITS has for the metric."""
+    """Return one row, with the unit that UNITS has for the metric; KeyError for a metric that is not in UNITS.
+
+    `t` is in epoch seconds, `item` is the CPU, interface or process, "all" for the whole host.
+    """
     return {"t": t, "metric": metric, "item": item, "value": float(value), "unit": UNITS[metric]}
 
 

@@ -80,7 +80,7 @@ class Poll(NamedTuple):
 
 
 class Polls(NamedTuple):
-    """The complete answers of one source, such as munin, in order of time."""
+    """The complete answers of one source, such as munin, in order of time; `interval_s` is the requested interval."""
 
     source: str
     interval_s: float
@@ -131,7 +131,7 @@ def _polls(lines: Iterable[str], problems: list[Problem]) -> Iterable[Poll]:
 
 
 def usable_plugins(plugins: Iterable[str]) -> list[str]:
-    """Return the plugins of a munin node that are read: cpu, memory and the interfaces."""
+    """Return those of a munin node's plugins that loadbook reads: cpu, memory and the interfaces (if_NAME)."""
     return [p for p in plugins if p in ("cpu", "memory") or _INTERFACE.fullmatch(p)]
 
 
@@ -148,7 +148,7 @@ def parse_munin(data: bytes) -> Traces:
 
 
 def read_values(lines: Iterable[str], problems: list[Problem]) -> PluginValues:
-    """Read the answers of one poll as {plugin: {field: value}}, without unknown values ("U")."""
+    """Return {plugin: {field: value}} of one poll, without unknown values; other lines are added to `problems`."""
     values: PluginValues = {}
     plugin = ""
     for line in lines:
@@ -181,7 +181,7 @@ def _munin_sample(t: float, values: PluginValues) -> CounterSample:
 
 
 def memory_bytes(fields: Mapping[str, float]) -> tuple[float, float] | None:
-    """Return (installed, unused) bytes from the fields of the plugin `memory`; None if it lacks some of them."""
+    """Return (installed, free + buffers + cached) bytes by the fields of plugin `memory`; None if one is missing."""
     if not {"apps", *FREE_PARTS} <= set(fields):
         return None
     return sum(fields.get(part, 0.0) for part in MEMORY_PARTS), sum(fields[part] for part in FREE_PARTS)
@@ -235,7 +235,7 @@ def _read_file(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[
 
 
 def parse_field_name(name: str) -> PluginField | None:
-    """Return (plugin, field) from the name of a file or legend; None if it is not named as in munin."""
+    """Return (plugin, field) from a name such as HOST-cpu-user-d.rrd or cpu.user; None for another name."""
     match = _NAME.fullmatch(name.rpartition("/")[2].strip())
     return (match[1], match[2]) if match else None
 

@@ -32,9 +32,15 @@ class ProcessCounters(NamedTuple):
 
 @dataclass
 class CounterSample:
-    """One complete sample at `t` (epoch seconds, host clock): counters by CPU, interface and process; memory in bytes.
+    """One complete sample at `t` (epoch seconds, host clock).
 
-    `memory` has MemTotal and MemAvailable if they are known, `gauges` the metrics that need no conversion to rates.
+    Parameters
+    ----------
+    cpus : "all", cpu0, ... -> time in each of `base.CPU_MODES` since boot, in any one unit.
+    memory : name in /proc/meminfo -> bytes; only MemTotal and MemAvailable are used, and may be missing.
+    net : interface -> (received, sent) bytes since boot.
+    gauges : metric of the whole host that needs no conversion to a rate, such as load1 -> value.
+    processes : "<label>:<pid>" -> counters.
     """
 
     t: float
@@ -46,7 +52,10 @@ class CounterSample:
 
 
 class SamplingScale(NamedTuple):
-    """Requested seconds between samples, ticks per second, bytes per page; epoch and uptime (s) at the same instant."""
+    """Requested seconds between samples, ticks per second (`hz`), bytes per page, and two clocks.
+
+    `now` (epoch s) and `uptime` (s since boot) are of the same instant.
+    """
 
     interval_s: float
     hz: float = 100.0
@@ -56,7 +65,10 @@ class SamplingScale(NamedTuple):
 
 
 def counters_to_traces(samples: Sequence[CounterSample], scale: SamplingScale, problems: list[Problem]) -> Traces:
-    """Convert samples, in order of time, to rows; gaps and counters that decreased are added to `problems`."""
+    """Convert samples, in order of time, to rows; gaps and counters that decreased are added to `problems`.
+
+    Rates and shares are over the time since the sample before, so the first sample has none.
+    """
     rows: list[TraceRow] = []
     for before, now in zip([None, *samples], samples, strict=False):
         rows += _gauge_rows(now, scale)
@@ -123,7 +135,10 @@ def _cpu_rows(
 def cpu_shares(
     t: float, item: str, user: float, system: float, idle: float, iowait: float, steal: float
 ) -> list[TraceRow]:
-    """Return the rows of one CPU: shares (0 to 1) from the times in each state, all in the same unit."""
+    """Return the rows of one CPU: shares (0 to 1) from the times in each state, all in the same unit.
+
+    `t` is in epoch seconds; `item` is the CPU, "all" for their sum. The result is empty if all times are 0.
+    """
     busy = user + system + steal
     parts = {"cpu_user": user, "cpu_system": system, "cpu_iowait": iowait, "cpu_steal": steal, "cpu_busy": busy}
     total = busy + idle + iowait

@@ -26,7 +26,10 @@ SadfFields = Mapping[str, Any]
 
 @dataclass
 class SadfSample:
-    """One sample: its end (epoch s), its length (s), and fields by their names in sadf's JSON, in percent and kB."""
+    """One sample: its end `t` (epoch s), its length `interval_s`, and fields by their names in sadf's JSON.
+
+    `cpus` and `net` have one mapping for each CPU or interface. Units are those of sadf: percent and kB.
+    """
 
     t: float
     interval_s: float

@@ -61,7 +61,7 @@ class RequiredProgram(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """One line in the table of `loadbook doctor`; `fix` is the remedy if the status is not "ok"."""
+    """One line in the table of `loadbook doctor`; `status`: ok, doubt or missing; `fix`: the remedy if not ok."""
 
     host: str
     subject: str
@@ -88,10 +88,11 @@ def check_hosts(
     programs: Mapping[str, Sequence[RequiredProgram]],
     extra_checks: Mapping[str, Sequence[HostCheck]] | None = None,
 ) -> list[CheckResult]:
-    """Log in to every host in parallel and check it.
+    """Log in to every host in parallel and check it; a host that cannot be used gives one result "missing".
 
     Parameters
     ----------
+    path, hosts : the hosts file and its content.
     programs : alias -> the programs that the host's roles need.
     extra_checks : alias -> further checks of that host.
     """

@@ -23,7 +23,8 @@ class DryRunStep(NamedTuple):
     """One action that a real run would take on one host.
 
     `action` is login, lock, run, script, put, job, http, ask, fetch, stop, remove or note. `args` holds the argument
-    list, path, URL or job name (for a job: its name, then the arguments of one step). `data` is a file's content.
+    list, path, URL or job name (for a job: its name, then the arguments of one step). `data` is a file's content,
+    `note` the purpose in words.
     """
 
     alias: str
@@ -94,7 +95,7 @@ class DryRunHost(Host):
         return TOKEN
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Record a command."""
+        """Record a command; return exit code 0 with its output in `DryRunLog.outputs`, empty for other commands."""
         self._record("run", *argv)
         return CommandResult(0, self._log.outputs.get(tuple(argv), b""), b"")
 
@@ -114,7 +115,7 @@ class DryRunHost(Host):
         return {"rc": b"0", "times": b"0 0"}.get(Path(path).name.partition(".")[0], b"")
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Record the copying of a file to this machine; no local file is made."""
+        """Record the copying of a file to this machine and return ""; no local file is made."""
         self._record("fetch", self._relative_path(path))
         return ""
 
@@ -147,7 +148,7 @@ class DryRunHost(Host):
         self._record("stop", name)
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Record an HTTP request."""
+        """Record an HTTP request; return its response in `DryRunLog.responses`, or an empty one with status 200."""
         url = f"{scheme}://{address}:{port}{path}"
         self._record("http", url)
         return self._log.responses.get(url, HttpResponse(200, {}, b""))
@@ -157,6 +158,6 @@ class DryRunHost(Host):
         raise HostError(self.alias, "a dry run opens no connection")
 
     def clock(self) -> ClockOffset:
-        """Record one probe of the host's clock."""
+        """Record one probe of the host's clock; return an offset of 0 s."""
         self._record("run", *CLOCK_COMMAND)
         return ClockOffset(0.0, 0.0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CommandResult(NamedTuple):
-    """Result of a control command: exit code (128 + n for signal n) and output, truncated beyond a maximum size."""
+    """Result of a control command: exit code (128 + n for signal n), and the first 1 MiB of each output."""
 
     rc: int
     stdout: bytes
@@ -30,7 +30,7 @@ class CommandResult(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """An HTTP response as seen from the host."""
+    """An HTTP response as seen from the host; names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -69,7 +69,11 @@ class Job:
 
 
 class JobState(NamedTuple):
-    """State of a job: `running` is True until `rc` (exit code) is known; `pid` leads the job's process group."""
+    """State of a job; `pid` is the leader of its process group, None if it has not started yet.
+
+    `running` is False and `rc` the exit code once the job has ended; `rc` remains None for a job that ended without
+    an exit code, as after a restart of the host.
+    """
 
     pid: int | None
     rc: int | None
@@ -109,16 +113,19 @@ class Host(Protocol):
         """Return a unique word for the object `name` (such as a service); a replay returns the recorded one."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a short control command and return its result; with `check`, an exit code > 0 raises CommandError."""
+        """Run a short control command in `workdir`; with `check`, an exit code other than 0 raises CommandError."""
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX sh script with `args` as $1, $2, ..., so that several commands take one network round trip."""
+        """Run a POSIX sh script with `args` as $1, $2, ..., so that several commands take one network round trip.
+
+        With `check`, an exit code other than 0 raises CommandError.
+        """
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file atomically, creating its folders; relative paths start at `workdir`."""
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Read a file; one larger than `max_bytes` raises HostError."""
+        """Read a file (relative paths start at `workdir`); one larger than `max_bytes` raises HostError."""
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
         """Copy a file to a new local file, check its sha256 against the host's, and return the sha256 (hex).
@@ -133,7 +140,7 @@ class Host(Protocol):
         """Remove a file or folder below `workdir`; a path outside it raises HostError."""
 
     def start(self, job: Job) -> int:
-        """Start a detached job and return the process id of its leader."""
+        """Start a detached job and return the process id of its leader; HostError if its name was used before."""
 
     def state(self, name: str) -> JobState:
         """Return the state of a job, read from its files on the host, so that it also works after a reconnect."""
@@ -148,7 +155,7 @@ class Host(Protocol):
         """End a job's process group with TERM, and with KILL after `grace_s` seconds; no error if it already ended."""
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Send one HTTP request through the host's own network (an SSH channel); needs nothing installed there."""
+        """Send a GET request through the host's own network (an SSH channel); needs nothing installed there."""
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
@@ -158,4 +165,4 @@ class Host(Protocol):
         return b""
 
     def clock(self) -> ClockOffset:
-        """Measure the offset of the host's clock by the probe with the shortest round trip."""
+        """Measure host clock minus controller clock, in seconds, by the probe with the shortest round trip."""

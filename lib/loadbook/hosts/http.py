@@ -84,7 +84,7 @@ _PROHIBITED = 1
 
 
 class HttpUrl(NamedTuple):
-    """Address, port, scheme and path of a request."""
+    """Scheme ("http", "https"), address, port and path (with the query) of a request."""
 
     scheme: str
     address: str
@@ -96,10 +96,10 @@ class HttpUrl(NamedTuple):
 
 
 def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Send one request over an open channel, without following redirects, and read its whole body; close the channel.
+    """Send one GET request over an open channel and read the whole body; redirects are not followed.
 
-    The channel is closed after `timeout_s` at the latest, even if the server keeps sending single bytes or interim
-    (1xx) responses.
+    The channel is closed at the end, after `timeout_s` seconds at the latest, even if the server keeps sending single
+    bytes or interim (1xx) responses.
 
     Raises
     ------
@@ -137,7 +137,13 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
 
 
 def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> Channel:
-    """Open a TCP connection from the host; UnreachableError if nothing listens, HostError if sshd forbids it."""
+    """Open a TCP connection from the host to address and port of `url`.
+
+    Raises
+    ------
+    UnreachableError : nothing listens there. HostTimeoutError : no connection within `timeout_s` seconds.
+    HostError : sshd forbids it.
+    """
     from paramiko import ChannelException
     from paramiko.ssh_exception import SSHException
 

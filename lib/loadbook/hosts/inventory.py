@@ -122,7 +122,7 @@ def format_entry(alias: str, values: Mapping[str, Any]) -> str:
 
 
 def read_hosts(path: Path) -> HostsFile:
-    """Read and check a hosts file; StudyError names every mistake with its key path."""
+    """Read and check a hosts file; UsageError if it is missing; StudyError lists every mistake with its key path."""
     try:
         raw = read_toml(path)
     except FileNotFoundError:

@@ -32,13 +32,16 @@ NAME_TAKEN_RC = 9
 
 @cache
 def launcher_script() -> tuple[str, bytes]:
-    """Return file name (with a digest, as versions must not be mixed) and text of lock.sh and job.sh as one script."""
+    """Return file name and text of lock.sh and job.sh as one script.
+
+    The name is relative to the work folder; it contains a digest, so that versions are not mixed.
+    """
     text = b"".join(files("loadbook.hosts").joinpath(name).read_bytes() for name in ("lock.sh", "job.sh"))
     return f"bin/job-{hashlib.sha256(text).hexdigest()[:12]}.sh", text
 
 
 def script_command(verb: str, *args: str) -> str:
-    """Return shell text that runs job.sh in the host's work folder."""
+    """Return shell text that runs job.sh (which lists its verbs) in the host's work folder."""
     return sh_join(["/bin/sh", launcher_script()[0], verb, *args])
 
 
@@ -48,7 +51,10 @@ def job_folder(name: str) -> str:
 
 
 def prepare_text(job: Job, session: str) -> str:
-    """Return shell text that makes the job's folder; exit code NAME_TAKEN_RC if it is already there."""
+    """Return shell text that makes the job's folder; exit code NAME_TAKEN_RC if it is already there.
+
+    `session` is the name of the session whose end also ends the job, if the job `ends_with_session`.
+    """
     folder_arg = shlex.quote(job_folder(job.name))
     lines = [f"mkdir -p jobs && mkdir {folder_arg} 2>/dev/null || exit {NAME_TAKEN_RC}"]
     for number, step in enumerate(job.steps, 1):
@@ -69,7 +75,7 @@ def launch_text(job: Job) -> str:
 
 
 def perl_program_files(program: str) -> dict[str, bytes]:
-    """Return the files that a job needs to run `program`, one of the package's perl programs that use cpu_time.pl."""
+    """Return name -> content of the files (`Job.files`) that a job needs to run `program`, such as sampler.pl."""
     return {name: files("loadbook.hosts").joinpath(name).read_bytes() for name in (program, "cpu_time.pl")}
 
 
@@ -120,8 +126,11 @@ class LockRequest:
 
     Parameters
     ----------
+    study, run : name of the study and id of the run that lock the host.
     lock_file : the lock's file on the host.
     evict_id : id, given by the user, of a lock owner whose sessions are ended first; "" for none.
+    id : id of this owner, which the user of another run may name to end its sessions.
+    since_s : time of the request by the monotonic clock, from which `LockOwner.age_s` counts.
     """
 
     study: str
@@ -140,7 +149,10 @@ class LockRequest:
 
 
 class LockOwner(NamedTuple):
-    """Owner of a machine's lock; `age_s` is the number of seconds since it acquired the lock."""
+    """Owner of a machine's lock; `age_s` is the number of seconds since it requested the lock.
+
+    `ending`: its jobs are being ended. `user`: user@machine of the controller. `pid`: its process there.
+    """
 
     age_s: float
     ending: bool
@@ -188,7 +200,7 @@ class InUseError(HostError):
 
 
 def lock_error(alias: str, output: str) -> HostError:
-    """Return the error for a lock that `job.sh watch` could not acquire."""
+    """Return the error for the output of a `job.sh watch` that got no lock; InUseError if another run has it."""
     status, _, rest = output.strip().partition(" ")
     if status == "busy" and (owners := parse_owners(rest.encode())):
         return InUseError(alias, owners[0])

@@ -154,7 +154,10 @@ def _agent_socket(options: Options, tokens: Mapping[str, str]) -> str | None:
 
 
 class KnownHostsLine(NamedTuple):
-    """One usable line of a known_hosts file; `marker` is "", "@revoked" or "@cert-authority"."""
+    """One usable line of a known_hosts file; `marker` is "", "@revoked" or "@cert-authority".
+
+    `names` is its first field as it is in the file, for `matches_host`.
+    """
 
     marker: str
     names: str
@@ -178,7 +181,11 @@ def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
 
 
 def untrusted_key_status(endpoint: Endpoint, key: PKey) -> Literal["revoked", "authority", "unknown"]:
-    """Return the status of an untrusted key in the known_hosts files; "authority": only certificates are trusted."""
+    """Return the status of an untrusted key in the known_hosts files of an endpoint.
+
+    "authority": the host has a line @cert-authority, whose certificates loadbook cannot check; "unknown": neither
+    that nor a line that revokes the key.
+    """
     lines = [line for path in endpoint.known_hosts for line in read_known_hosts(path)]
     lines = [line for line in lines if matches_host(line.names, endpoint.host_key_alias, endpoint.port)]
     if any(line.marker == "@revoked" and line.key == key for line in lines):

@@ -40,10 +40,13 @@ Roles = tuple[str, ...]
 def plan_hosts(
     current: Mapping[str, Roles], exact_counts: Mapping[str, int], min_counts: Mapping[str, int]
 ) -> dict[str, Roles]:
-    """Return alias -> roles after changing a lab with hosts `current` to the requested number of hosts per role.
+    """Return alias -> roles after changing a lab to the requested number of hosts per role.
+
+    `current` is alias -> roles, both counts are role -> number of hosts. `exact_counts` may remove hosts,
+    `min_counts` only adds hosts. UsageError for a plan without a driver or with more than MAX_HOSTS hosts.
 
     A role's hosts are called `web`, `web-2`, `web-3`, ... Remaining hosts keep their order and new ones come last, so
-    that addresses do not change. `exact_counts` may remove hosts, `min_counts` only adds hosts.
+    that addresses do not change.
     """
     known_roles = (*_roles_of(current), *min_counts, *exact_counts)
     counts = {role: sum(role in roles for roles in current.values()) for role in known_roles}
@@ -60,7 +63,10 @@ def plan_hosts(
 
 
 def read_lab_record(folder: Path) -> dict[str, Any]:
-    """Return the record of a lab with its kind and hosts; without hosts if it was never started."""
+    """Return the record (lab.json) of the lab in `folder`: `kind`, and `hosts`, alias -> address, ports, roles, CPUs.
+
+    For a lab that was never started, the kind is "loopback" and `hosts` is empty.
+    """
     path = folder / RECORD_FILE
     record: dict[str, Any] = read_json(path) if path.is_file() else {}
     if "hosts" not in record:  # record of an older version: only the hosts, named after their role
@@ -70,7 +76,7 @@ def read_lab_record(folder: Path) -> dict[str, Any]:
 
 
 def lab_kind(hosts_file: Path) -> str:
-    """Return the kind of the lab that a hosts file belongs to; "" if it does not belong to a lab."""
+    """Return the kind ("loopback", "netns") of the lab that a hosts file belongs to; "" if it belongs to none."""
     record = hosts_file.absolute().parent / RECORD_FILE
     return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
 
@@ -258,7 +264,10 @@ class Lab:
         return [LabHostStatus(s.alias, s.address, s.port, s.pid(), s.cpus, cut(s)) for s in self._recorded_servers()]
 
     def cut_link(self, alias: str, seconds: float) -> None:
-        """Disconnect a host from all others and the controller for `seconds`; UsageError in a loopback lab."""
+        """Disconnect a host from all others and the controller for `seconds` (at most 600).
+
+        UsageError in a loopback lab.
+        """
         self._network.cut_link(self._recorded_server(alias), seconds)
 
     def restore_link(self, alias: str) -> None:

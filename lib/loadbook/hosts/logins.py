@@ -109,7 +109,10 @@ def agent_responds(path: str) -> bool:
 
 
 def login_keys(endpoint: Endpoint) -> Generator[paramiko.PKey, None, None]:
-    """Yield the keys for a login, each once, first with its certificates; use one before you take the next."""
+    """Yield each key for a login, first with its certificates and then without.
+
+    A key and its certificates are one object that is changed in between; so use each before the next is taken.
+    """
     files = [*endpoint.certificate_files, *(f"{path}-cert.pub" for path in _key_paths(endpoint))]
     certified = [(path, _certified_key(path)) for path in dict.fromkeys(files)]
     seen = set()

@@ -60,7 +60,7 @@ def gather_facts(host: Host) -> dict[str, Fact]:
 
 
 def parse_facts(output: bytes) -> dict[str, Fact]:
-    """Parse the output of facts.sh (lines of name, tab, value) into name -> {"value", "kind"}."""
+    """Parse the output of facts.sh (lines of name, tab, value) into the result of `gather_facts`."""
     lines = output.decode("utf-8", "replace").splitlines()
     raw = dict(line.split("\t", 1) for line in lines if "\t" in line)
     parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))
@@ -93,8 +93,9 @@ def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
 
 
 def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iterable[tuple[str, str]] = ()) -> Job:
-    """Return the job that samples for at most `limit_s` seconds; `host_metrics.sampler` parses its ``stdout.1``.
+    """Return the job that samples every `interval_s` seconds for at most `limit_s` seconds.
 
+    `host_metrics.sampler` parses its ``stdout.1``.
     `processes` holds pairs of a label and a file (absolute, or relative to the job's folder) with a process id, such
     as ``../<job>/step`` for the process of a job's current step. Child processes are sampled, too. Several pairs may
     have the same label.
@@ -121,7 +122,7 @@ class MonitorClient(Protocol):
         """Query the monitor once and return its complete answer; HostError if there is no answer."""
 
     def close(self) -> None:
-        """Close the connection if it is kept open between queries; by default there is none."""
+        """Close the connection if it is kept open between queries; by default, do nothing."""
         return
 
 
@@ -203,7 +204,8 @@ def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient 
 class Poller:
     """Queries one monitor of one host every `interval_s` seconds, in a thread of its own, until it is stopped.
 
-    After a slower answer, it goes on at the next multiple. `problem` is the reason if polling ended before `stop`.
+    If an answer takes longer than that, the next query is sent at the next multiple of `interval_s`. `problem` is the
+    reason if polling ended before `stop`, else "".
     """
 
     def __init__(self, source: str, client: MonitorClient, interval_s: float) -> None:
@@ -228,7 +230,7 @@ class Poller:
             clock.wait(self._stop_event, self.interval_s - (clock.monotonic() - start) % self.interval_s)
 
     def stop(self) -> bytes:
-        """Stop polling and return the recorded answers; empty at a second call."""
+        """Stop polling and return the recorded answers (format of `host_metrics.base`); empty at a second call."""
         self._stop_event.set()
         self._thread.join(MONITOR_TIMEOUT_S + 1)
         if self._buffer.closed:

@@ -32,7 +32,10 @@ NETNS_FOLDER = Path("/run/netns")
 
 
 def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> bytes:
-    """Run iproute2's ip, with the lines of `batch` as its input; HostError contains its error message."""
+    """Run iproute2's `ip` with `args` and return its output; HostError contains its error message.
+
+    `namespace` is the namespace to run it in (None: this process's); the lines of `batch` are its input.
+    """
     namespace_args = ("-n", namespace) if namespace else ()
     stdin = "".join(f"{line}\n" for line in batch).encode()
     done = subprocess.run(
@@ -108,7 +111,7 @@ class NamespaceNetwork(LabNetwork):
             raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", hint)
 
     def subnet(self, recorded: Sequence[Sshd]) -> str:
-        """Return the first three bytes of the lab's network: the recorded one, or a free one if another has it.
+        """Return the lab's network as text, such as "198.18.5": the recorded one, or a free one if another has it.
 
         A network is another's if it is routed here but not by this lab's interface, as after a project was copied.
         """
@@ -231,7 +234,7 @@ class NamespaceNetwork(LabNetwork):
                 ip("link", "del", self.prefix)
 
     def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Disconnect a host; its link comes back after `seconds`, even if the controller dies."""
+        """Disconnect a host; its link comes back after `seconds` (at most MAX_CUT_S), even if the controller dies."""
         if not 0 < seconds <= MAX_CUT_S:
             raise UsageError(f"a link is cut for up to {MAX_CUT_S} s, not {seconds:g} s")
         port = self._existing_port(server)

@@ -35,9 +35,10 @@ _LOCK, _ID, _CONTROLLER, _PID, _PROCESS, _STUDY, _RUN = range(5, 12)
 
 
 class OtherRun(NamedTuple):
-    """Another run on a machine: the login `user` there, seconds since its start, and what it says of itself.
+    """Another run on a machine: the login `user` there, seconds since its start, and the words of its watcher.
 
-    `controller` is the user and machine that started it, `pid` its process there, `lab` the folder of its lab or "".
+    `id` is the id of its lock owner (`jobs.LockOwner`), `controller` the user and machine that started it, `pid` its
+    process there, `lab` the folder of its lab or "".
     """
 
     user: str

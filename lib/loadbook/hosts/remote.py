@@ -177,13 +177,13 @@ class RemoteHost(Host):
         return secrets.token_hex(6)
 
     def absolute_path(self, path: str) -> str:
-        """Return `path` as an absolute one; relative paths start at `workdir`."""
+        """Return an absolute path; relative ones start at `workdir`. HostError for unprintable characters."""
         if "\0" in path or not path.isprintable():
             raise HostError(self.alias, f"{path!r} is not a path that loadbook uses")
         return str(PurePosixPath(self.workdir, path))
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a short control command in `workdir`."""
+        """Run a short control command in `workdir`; with `check`, an exit code other than 0 raises CommandError."""
         try:
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
@@ -196,7 +196,7 @@ class RemoteHost(Host):
         return done
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX sh script with `args` as $1..."""
+        """Run a POSIX sh script in `workdir`, with `args` as $1, $2, ...; `check` is that of `run`."""
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -213,11 +213,14 @@ class RemoteHost(Host):
         self._call_once(f"writing {target}", write)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Read a file; one larger than `max_bytes` raises HostError."""
+        """Read a file (relative paths start at `workdir`); one larger than `max_bytes` raises HostError."""
         return self._call_with_retry(f"reading {path}", lambda s: s.files.get(self.absolute_path(path), max_bytes))
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, checked by sha256."""
+        """Copy a file byte for byte to a new local file, and return its sha256 (hex), checked against the host's.
+
+        Of a file larger than `max_bytes`, only the first `max_bytes` bytes are copied, and OversizeError is raised.
+        """
         local.parent.mkdir(parents=True, exist_ok=True)
         source = self.absolute_path(path)
         return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(source, local, max_bytes))
@@ -234,7 +237,7 @@ class RemoteHost(Host):
         self.run(["rm", "-rf", str(target)], timeout_s=CONTROL_TIMEOUT_S, check=True)
 
     def start(self, job: Job) -> int:
-        """Start a detached job and return the process id of its leader."""
+        """Start a detached job and return the process id of its leader; HostError if its name was used before."""
         folder = jobs.job_folder(job.name)
         try:
             prepare = jobs.prepare_text(job, self._name)
@@ -287,7 +290,7 @@ class RemoteHost(Host):
         self._ask(f"stopping {name}", command, grace_s + CONTROL_TIMEOUT_S)
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Send one HTTP request through the host's own network (an SSH channel); needs nothing installed there."""
+        """Send a GET request through the host's own network (an SSH channel); needs nothing installed there."""
         url = http.HttpUrl(scheme, address, port, path)
         channel = http.open_channel(self.alias, self._open_transport(), url, timeout_s)
         return http.request_over_channel(self.alias, channel, url, timeout_s)
@@ -310,7 +313,7 @@ class RemoteHost(Host):
         return True
 
     def clock(self) -> ClockOffset:
-        """Measure the offset of the host's clock by the probe with the shortest round trip."""
+        """Measure host clock minus controller clock, in seconds, by the probe with the shortest round trip."""
         probes = []
         for _ in range(CLOCK_PROBES):
             before = clock.now()
@@ -347,7 +350,8 @@ def connect(
 ) -> RemoteHost:
     """Connect to the host `alias` of a hosts file and return it; `lock_request` locks it against other runs.
 
-    Jobs started through it end when it is closed, or a few seconds after our process died.
+    `hosts` is the file's content if already read; without `lock_request`, no lock is taken. Jobs started through the
+    host end when it is closed, or a few seconds after this process died.
     """
     remote = remote_host(hosts_path, alias, run_id, hosts=hosts, lock_request=lock_request)
     remote.open()

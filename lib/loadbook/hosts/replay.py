@@ -51,7 +51,14 @@ def cpu_readings_name(alias: str) -> str:
 
 
 def call_key(call: str, args: Sequence[str], workdir: str, run: str) -> CallKey:
-    """Return the key by which a replay finds a call in the transcript of the recorded run."""
+    """Return the key by which a replay finds a call in the transcript of the recorded run.
+
+    Parameters
+    ----------
+    call : name of the method of `Host`, such as "run".
+    args : its arguments as texts; of each, only the first line that is not blank is part of the key.
+    workdir, run : the host's work folder and the run's id, which placeholders replace.
+    """
 
     def general(word: str) -> str:
         """Return the first non-blank line, with placeholders for the parts that differ between runs."""
@@ -65,7 +72,7 @@ class RecordingHost(Host, Protocol):
     """A host that records every call and its answer in a transcript."""
 
     def take_transcript(self) -> bytes:
-        """Return the calls since the last `take_transcript` or `set_trial` as JSON lines."""
+        """Return the calls since the last `take_transcript` or `set_trial`, each as a JSON line with its answer."""
         ...
 
 
@@ -137,7 +144,10 @@ def _encode_text(text: str) -> bytes:
 
 
 class Transcript:
-    """The answers of one transcript, by call; when a call is repeated too often, its last answer is repeated."""
+    """The answers in the transcript `path`, by call; empty if there is no such file.
+
+    A call that is made more often than it was recorded gets its last recorded answer again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._answers: dict[CallKey, deque[Any]] = {}
@@ -151,7 +161,7 @@ class Transcript:
                 raise DataError(problem, "record the run again") from error
 
     def next_answer(self, key: CallKey) -> Any:
-        """Return the next recorded answer to a call; KeyError if the call was not recorded."""
+        """Return the next recorded answer to the call with this `call_key`; KeyError if the call was not recorded."""
         answers = self._answers[key]
         return answers.popleft() if len(answers) > 1 else answers[0]
 
@@ -173,7 +183,10 @@ T = TypeVar("T")
 
 
 class RecordedRun:
-    """A recorded run in the folder `run`, with the last attempt of every trial by treatment and block."""
+    """A recorded run in the folder `run`, with the last attempt of every trial by treatment and block.
+
+    DataError if the folder contains no recorded trial.
+    """
 
     def __init__(self, run: Path) -> None:
         self.run, paths = run, RunPaths(run, run)
@@ -192,7 +205,7 @@ class RecordedRun:
         return self.run.name
 
     def executions(self, trials: Iterable[PlannedTrial]) -> frozenset[str]:
-        """Return the executions of the recorded ones among these trials."""
+        """Return how those of these trials that were recorded were executed, such as "plain" or "interleaved"."""
         recorded = (self._trials.get((t.treatment, t.block)) for t in trials)
         return frozenset(mode_of_record(attempt[1]).execution for attempt in recorded if attempt)
 
@@ -324,7 +337,7 @@ class ReplayHost(Host):
         target.chmod(mode)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Read a file at its path on the host; HostError if it does not exist or is larger than `max_bytes`."""
+        """Read a file of the work folder; HostError if it does not exist or is larger than `max_bytes`."""
         try:
             data = self._path(path).read_bytes()
         except OSError as error:

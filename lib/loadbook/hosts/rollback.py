@@ -68,13 +68,19 @@ def rollback_script() -> Script:
 
 
 def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
-    """Return the job that makes changes and undoes them when it ends for any reason."""
+    """Return the job that makes changes and undoes them when it ends for any reason.
+
+    `args` are the arguments of `rollback_script`, the action first; the host ends the job after `lease_s` seconds.
+    """
     step = ("/bin/sh", SCRIPT_NAME, *args)
     return Job(name, (step,), lease_s, files={SCRIPT_NAME: rollback_script().encode()}, ends_with_session=True)
 
 
 def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
-    """Wait until a running job has made its changes; return the reason of a refused change, None if all were made."""
+    """Wait until a running job has made its changes; return the reason of a refused change, None if all were made.
+
+    A text is also returned if the job has not finished its changes after `timeout_s` seconds.
+    """
     args = [job_folder(name), str(round(timeout_s * 50))]
     output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).text
     status, _, reason = output.strip().partition(" ")
@@ -126,11 +132,13 @@ class HostChanges:
 
     Parameters
     ----------
+    sysctls : kernel setting, such as net.core.somaxconn -> its value.
     delay_ms : milliseconds added to every packet on the way to `destination`.
-    loss : share of the packets to `destination` that are lost.
+    loss : share (0 to 1) of the packets to `destination` that are lost.
     rate_mbit : limit of the rate to `destination`, megabits per second; None for no limit.
     destination : address to which delay, loss and rate apply; "" for all packets sent on the host's interface.
-    quotas : name (a role) -> CPU time in CPUs, shared by all processes that join its cgroup (`cgroup_file`).
+    quotas : name (a role) -> limit of CPU time in CPUs (0.5: half of one), shared by all processes that join its
+        cgroup (`cgroup_file`).
     accepted_addresses : IPv4 addresses whose packets the host accepts as its own, without announcing them (ARP).
     tables : nftables tables ("ip name") that a service creates; they are deleted if it is killed before it does so.
     """
@@ -145,7 +153,7 @@ class HostChanges:
     tables: tuple[str, ...] = ()
 
     def __or__(self, other: HostChanges) -> HostChanges:
-        """Return the union of both sets of changes; where they differ, the value of `other` is taken."""
+        """Return the union of both sets of changes; where both set a value, that of `other` is taken."""
         return HostChanges(
             {**self.sysctls, **other.sysctls},
             other.delay_ms or self.delay_ms,
@@ -176,7 +184,7 @@ class HostChanges:
         return [permission for permission, value in needed.items() if value]
 
     def script_lines(self) -> list[str]:
-        """Return the changes as arguments of guard.sh; UsageError for an invalid value."""
+        """Return the changes as arguments of guard.sh, one text for each; UsageError for an invalid value."""
         lines = []
         for name, value in self.sysctls.items():
             lines.append(f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}")
@@ -217,7 +225,7 @@ def has_netem(host: Host) -> bool:
 
 
 def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -> None:
-    """Start the job `name`, which changes a host and undoes all changes when it is stopped.
+    """Start the job `name`, which changes a host, and undoes that when it is stopped or after `lease_s` seconds.
 
     Raises
     ------

@@ -41,8 +41,9 @@ _FOREIGN_WORKDIR_RC, _OTHER_MACHINE_RC = 3, 4
 
 
 class SshSession:
-    """A connection with its shell, SFTP and dead-man switch; `name` is the session's folder, kept after a reconnect.
+    """A connection with its shell, SFTP and dead-man switch (see the module).
 
+    `name` is the name of the session's folder, kept after a reconnect; the shell is bound to `cpus` (None: to none).
     With `fresh`, jobs left by dead controllers are ended first, and those of an earlier session of this name that
     could not be ended while the host was unreachable; a resumed session leaves all jobs running. `machine` is the
     expected id of the machine; "" if it is not known yet.
@@ -173,6 +174,7 @@ class SshSession:
 class DeadManSwitch:
     """The process `job.sh watch` on the host, which ends our jobs when its input (our channel) ends.
 
+    `args` is its command line, which replaces the shell on `channel`; HostError if a requested lock is not acquired.
     If the network fails, the input does not end; so a heartbeat is sent every HEARTBEAT_S seconds, too.
     """
 
@@ -200,7 +202,7 @@ class DeadManSwitch:
         return not (self._channel.closed or self._channel.eof_received)
 
     def send_line(self, line: str) -> None:
-        """Send one command line to the process on the host."""
+        """Send one command to the process on the host: "alive", "shell PID", "kill PID" or "bye"."""
         self._channel.sendall(f"{line}\n".encode())
 
     def shut_down(self) -> None:

@@ -124,7 +124,7 @@ class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
 
 
 def tcp_socket(endpoint: Endpoint) -> socket.socket:
-    """Return a socket connected within CONNECT_TIMEOUT_S, with TCP_NODELAY and with keepalive against cut lines."""
+    """Return a connected socket with TCP_NODELAY and keepalive; UnreachableError after CONNECT_TIMEOUT_S seconds."""
     try:
         sock = socket.create_connection((endpoint.host_name, endpoint.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:
@@ -198,7 +198,10 @@ def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError
 
 @contextmanager
 def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
-    """Map exceptions of Paramiko on an open connection to LostError, HostTimeoutError or HostError."""
+    """Map exceptions of Paramiko on an open connection to LostError, HostTimeoutError or HostError.
+
+    `action` is what the caller does, such as "reading FILE", with which the message begins.
+    """
     try:
         yield
     except (HostError, DiskFullError):  # DiskFullError is about the controller's disk

@@ -41,7 +41,10 @@ class UserConfig(Protocol):
     """A reader of the user's SSH configuration."""
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
-        """Return the settings of a name; `user` and `port` are those of a command line, which take precedence."""
+        """Return the settings of a name that a user gives to ssh: keyword in lower case -> its values.
+
+        `user` and `port` are those of a command line, which take precedence; None: not given.
+        """
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class SshProgram:
     file: Path | None = None
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> Options:
-        """Return what `ssh -G` prints of a name; each question is asked once per process."""
+        """Return what `ssh -G` prints of a name; with the same arguments, ssh is run once per process."""
         return parse_options(ask_ssh(self.program, self.file, name, user, port))
 
 
@@ -93,7 +96,10 @@ def ssh_program() -> str | None:
 
 
 def unread_lines(text: str) -> list[str]:
-    """Return the lines of a configuration that Paramiko ignores (Include), or applies to all hosts (some of Match)."""
+    """Return the lines of a configuration that Paramiko ignores (Include), or applies to all hosts (some of Match).
+
+    Each begins with its number: "line 3: Include conf.d/*".
+    """
     unread = []
     for number, line in enumerate(text.splitlines(), 1):
         keyword, _, value = line.strip().replace("=", " ", 1).partition(" ")
@@ -115,7 +121,10 @@ def _criteria(text: str) -> Iterator[str]:
 
 @functools.cache
 def ask_ssh(program: str, file: Path | None, name: str, user: str | None, port: int | None) -> str:
-    """Return the output of `ssh -G`, which makes no connection."""
+    """Return the output of `ssh -G`, which makes no connection; UsageError if it fails.
+
+    `file` takes the place of the user's and the system's configuration (None: both).
+    """
     command = [program, *(["-F", str(file)] if file else []), "-G"]
     command += [*(["-l", user] if user else []), *(["-p", str(port)] if port else []), "--", name]
     shown = f"ssh -G {name}"
@@ -154,7 +163,7 @@ def home_folder() -> Path:
 
 
 def tokens_of(name: str, options: Mapping[str, list[str]]) -> dict[str, str]:
-    """Return the values of ssh's tokens, such as %h, for a name with its settings."""
+    """Return letter -> value of ssh's tokens ("h" for %h) for a name with its settings, which contain `hostname`."""
     host, this_host = options["hostname"][0], socket.gethostname()
     return {
         "%": "%",
@@ -172,7 +181,7 @@ def tokens_of(name: str, options: Mapping[str, list[str]]) -> dict[str, str]:
 
 
 def expand_tokens(text: str, tokens: Mapping[str, str]) -> str:
-    """Return a value with its tokens replaced, which `ssh -G` prints as they stand in the configuration."""
+    """Return a value that `ssh -G` printed with its tokens (%h, ...) replaced by `tokens_of`; unknown ones remain."""
     return re.sub(r"%(.)", lambda token: tokens.get(token[1], token[0]), text)
 
 

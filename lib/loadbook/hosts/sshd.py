@@ -139,7 +139,7 @@ class Sshd:
 
 
 def find_program(name: str) -> str:
-    """Return the absolute path of a program (required by sshd), searched on PATH and in the sbin folders."""
+    """Return the absolute path of an OpenSSH program, from PATH or the sbin folders; HostError if it is missing."""
     path = shutil.which(name, path=search_path())
     if path is None:
         raise HostError("lab", f"{name} is not installed here", "apt install openssh-server openssh-client")
@@ -216,9 +216,9 @@ class LabNetwork:
         """Raise UsageError if this kind of lab is impossible on this machine; never for a loopback lab."""
 
     def subnet(self, recorded: Sequence[Sshd]) -> str:
-        """Return the first three bytes of all host addresses; `recorded` are the hosts of the last start.
+        """Return what all host addresses begin with, such as "127.5.17"; `recorded` are the hosts of the last start.
 
-        The recorded ones are kept, except where no host is running and another program listens on such an address: it
+        The recorded one is kept, except where no host is running and another program listens on such an address: it
         may be another lab, whose servers would answer for those of this one.
         """
         known = [recorded[0].address.rpartition(".")[0]] if recorded else []
@@ -231,7 +231,10 @@ class LabNetwork:
         raise UsageError("programs listen in every net of 127.0.0.0/8: none is left for the lab", "ss -ltn")
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
-        """Return a host at an address, with its ports of before (`previous`) if they are free, else with new ones."""
+        """Return a host at an address, with the ports of `previous` if they are free, else with new ones.
+
+        `previous` is the same host at the last start (None: it is new), `cpus` its CPU mask (None: no mask).
+        """
         if previous and (previous.pid() is not None or _port_is_free(address, previous.port)):
             return Sshd(alias, address, previous.port, previous.service_port, cpus, previous.folder)
         port = _free_port(address, FIRST_SSH_PORT)
@@ -267,7 +270,7 @@ class LabNetwork:
 
 
 def loopback_subnets(folder: Path) -> Iterator[str]:
-    """Yield the first three bytes of loopback addresses, in an order that depends on user and folder of a lab.
+    """Yield starts of loopback addresses, such as "127.5.17", in an order that depends on user and folder of a lab.
 
     127.0 and 127.255 are left out: distributions use addresses of 127.0 themselves.
     """
@@ -278,7 +281,7 @@ def loopback_subnets(folder: Path) -> Iterator[str]:
 
 
 def listening_subnets(table: Path = Path("/proc/net/tcp")) -> set[str]:
-    """Return the first three bytes of every IPv4 address on which a program of any user listens.
+    """Return the first three bytes ("127.5.17") of every IPv4 address on which a program of any user listens.
 
     Read from the kernel's table, because a bind test would have to know the ports.
     """

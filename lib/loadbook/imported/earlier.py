@@ -39,10 +39,11 @@ def find_same_import(layout: Layout, name: str, pairs: PlannedOutputs) -> str | 
 
 
 def added_blocks(layout: Layout, name: str, pairs: PlannedOutputs) -> int:
-    """Return the number of blocks that differ from the earlier import to which these outputs belong; 0 for new ones.
+    """Return the number of blocks that differ from an earlier import of some of these outputs; 0 if there is none.
 
     The results of that import may have been seen: blocks that were added, changed or left out since then make the run
-    exploratory. An output that did not count may be replaced. Outputs of exploratory imports stay exploratory.
+    exploratory (a result above 0). An output that did not count may be replaced. If all such imports are exploratory,
+    all blocks are counted.
     """
     new = {(planned.treatment, report.source.digests): planned.block for planned, report in pairs}
     digests = {each for _, each in new}

@@ -39,7 +39,7 @@ EPOCH_S = (1e8, 1e10)
 
 @dataclass(frozen=True, order=True)
 class ImportProblem:
-    """One mistake, in a line of the CSV file (0: the whole file); `data`: it is in an output file (exit code 4)."""
+    """One mistake, in a line of the CSV file (0: the whole file); `data` is whether it is in an output file."""
 
     line: int
     message: str
@@ -48,7 +48,11 @@ class ImportProblem:
 
 @dataclass(frozen=True)
 class Condition:
-    """One row of the CSV file, which describes one output: texts as given, `started` (epoch s), `duration` (s)."""
+    """One row of the CSV file, which describes one output.
+
+    Texts are as given, "" for an empty cell. `started` is in epoch seconds, `duration` in s, `offered_per_s` in 1/s;
+    each is None for an empty cell. `factors` maps factors to levels.
+    """
 
     line: int
     file: str
@@ -178,7 +182,8 @@ def _parse_time(text: str) -> float | None:
 class OutputFiles:
     """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user.
 
-    `stdout` is the content itself if it is one of several reports in a file.
+    `stdout` is the content itself if it is one of several reports in a file, and None if the tool only wrote other
+    files. `rc` is the exit code, None if not known, and `command` the command line, "" if not known.
     """
 
     condition: Condition
@@ -229,7 +234,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
 
 
 def resolve_inside(folder: Path, name: str) -> Path:
-    """Return the path of the file or folder `name` below `folder`; ValueError with the reason if it is not allowed."""
+    """Return the path of `name` in `folder`; ValueError if it is missing, outside, unreadable or a symbolic link."""
     pure = PurePath(name)
     if pure.is_absolute() or ".." in pure.parts:
         raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")

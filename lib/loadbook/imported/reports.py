@@ -22,7 +22,8 @@ OPEN_METRICS = ("offered_per_s", "latency_intended")
 class ToolReport:
     """One output and its parsed report; if it is unreadable, `parsed` is None and `error` the reason.
 
-    `reasons` are those of the tools whose output it looks like, if none was named and none can read it.
+    `tool` is "" if it is not known. `reasons` are the errors of the tools whose output it looks like, if none was
+    named and none can read it.
     """
 
     source: OutputFiles
@@ -72,9 +73,10 @@ def with_times_of_outputs(reports: Sequence[ToolReport]) -> list[ToolReport]:
 def read_reports(
     sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
 ) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Parse every output with the tool named in its row, else with `tool`, else with every tool; return the mistakes.
+    """Return the parsed outputs, and the mistakes.
 
-    An output that its named tool cannot parse is a mistake only if another tool can; else its trial has no numbers.
+    An output is parsed by the tool named in its row, else by `tool`, else by every tool to find the one that fits. An
+    output that its named tool cannot parse is a mistake only if another tool can; else its trial has no numbers.
     `on_file(done, total)` is called after each output.
     """
     reports: list[ToolReport] = []

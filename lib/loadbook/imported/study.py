@@ -58,7 +58,7 @@ MAX_NOTES = 5
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of `loadbook import`; None stands for the default."""
+    """Options of `loadbook import`; None: the default. `aa` is the A/A arm, `margin` a share (0.02 for 2 %)."""
 
     name: str
     baseline: str | None = None
@@ -88,7 +88,7 @@ def unique_names(texts: Sequence[str]) -> dict[str, str]:
 
 
 def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
-    """Return {block: its number}: as given if all are distinct whole numbers from 1 to 1000, else by first row."""
+    """Return {block as given: number}: its own if all are distinct integers from 1 to 1000, else 1, 2, ... by row."""
     texts = list(dict.fromkeys(r.condition.block for r in reports))
     whole = [text for text in texts if text.isascii() and text.isdecimal() and len(text) < 10]
     numbers = {text: int(text) for text in whole if 0 < int(text) <= MAX_BLOCKS}
@@ -100,7 +100,7 @@ def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
 def condition_problems(
     options: ImportOptions, conditions: Sequence[Condition], *, whole: bool
 ) -> Iterator[ImportProblem]:
-    """Yield mistakes in treatments, blocks and factors; `whole` is False if rows with mistakes are left out."""
+    """Yield mistakes in treatments, blocks and factors; `whole` is False if `conditions` lacks rows with mistakes."""
     treatments = list(dict.fromkeys(c.treatment for c in conditions))
     if len(treatments) == 1 and whole:
         yield ImportProblem(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
@@ -288,7 +288,7 @@ class CheckedImport:
 def write_run(paths: RunPaths, checked: CheckedImport, added: int, on_file: OnFile) -> None:
     """Write a run's folder under a temporary name, then rename it; if this fails, nothing is left.
 
-    `added` is the number of blocks that were added to those of an earlier import, which makes the run exploratory.
+    `added` is the result of `earlier.added_blocks`; more than 0 makes the run exploratory.
     """
     part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:

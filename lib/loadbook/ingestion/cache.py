@@ -112,14 +112,17 @@ TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class IngestCache:
-    """Valid cache of a run; `state` is a digest of the raw data from which the tables were made."""
+    """Valid cache of a run; `state` is the `raw_state` from which the tables were made.
+
+    `summary` is the summary that `write_tables` returned.
+    """
 
     paths: RunPaths
     state: str
     summary: dict[str, Any]
 
     def unchanged_trials(self, folders: Mapping[str, TrialFolder]) -> dict[str, IngestedTrial]:
-        """Return the results of trials whose folders are unchanged."""
+        """Return trial -> cached result of the trials whose folders (trial -> folder) are unchanged."""
         import pyarrow.parquet as pq
 
         rows = pq.read_table(_cache_table(self.paths)).to_pylist()
@@ -128,7 +131,7 @@ class IngestCache:
         return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["result"])) for row in same}
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return the tables whose rows each belong to a single trial."""
+        """Return name -> table of measurements, samples and traces, as the last ingest wrote them."""
         import pyarrow.parquet as pq
 
         return {name: pq.read_table(self.paths.table(name)) for name in TRIAL_TABLES}
@@ -166,7 +169,11 @@ def save_cache(
     folders: Mapping[str, TrialFolder],
     ingested: Mapping[str, IngestedTrial],
 ) -> None:
-    """Write the cache, after the tables have been written."""
+    """Write the cache of an ingest; the tables must have been written before, as it contains their checksums.
+
+    `state` is the `raw_state` of the data, `summary` the result of `write_tables`; `folders` and `ingested` are keyed
+    by trial.
+    """
     import pyarrow as pa
 
     rows = []

@@ -43,7 +43,7 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
 def read_output(
     files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
 ) -> ToolOutput:
-    """Return the output of one execution from its files; the file named STDOUT is its standard output.
+    """Return the output of one execution from its files (name -> path); that named STDOUT is its standard output.
 
     Small files are read now, large ones later as streams. DataError: a file cannot be read.
     """
@@ -75,7 +75,7 @@ def find_argv(command: str, binary: str) -> tuple[str, ...]:
 
 
 def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
-    """Parse the output read from `path`; errors name that file."""
+    """Parse the output read from `path` (file or folder); ParseError names that file, or the file in that folder."""
     try:
         return base.parse_output(tool, captured)
     except ParseError as error:
@@ -84,7 +84,7 @@ def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the first MAX_READ_BYTES of a file; DataError if it cannot be read."""
+    """Return the first 64 MiB (MAX_READ_BYTES) of a file; DataError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_READ_BYTES)

@@ -19,8 +19,9 @@ NEVER_SUMMED = ("driver_cpu",)
 def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
     """Return the rows of driver ``*``, the totals over all drivers; for a single driver its own values.
 
-    Counts and rates are summed, each rate over its driver's own duration; the duration is the longest one. Statistics
-    of times are computed from the single times of all drivers, and left out if a driver has no single times.
+    Counts and rates (each over its driver's own duration) are summed; the duration is the longest one. Statistics of
+    times are computed from the times of the single requests of all drivers, and left out if a driver does not have
+    them.
     """
     if len(reports) == 1:
         return list(reports[0].measurements)
@@ -41,13 +42,13 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
 
 
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
-    """Return the time metrics without a total because a driver has no single times."""
+    """Return the time metrics without a total because a driver has no times of single requests."""
     timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
     return sorted(timed - set(merged_times(reports))) if len(reports) > 1 else []
 
 
 def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
-    """Return the single times of all drivers by metric, for metrics that every driver has."""
+    """Return metric -> time (us) -> number of requests of all drivers, for metrics whose times every driver has."""
     if not reports:
         return {}
     metrics = set.intersection(*(set(report.times_us) for report in reports))
@@ -55,7 +56,10 @@ def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
 
 
 def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
-    """Return a statistic of single times in s (percentiles: nearest rank); None for an unknown statistic."""
+    """Return a statistic (s) of `times_us`: time (us) -> number of requests, not empty; None if it is unknown.
+
+    `statistic` is min, max, mean, sd, or a percentile such as p99 or p99.9 (nearest rank).
+    """
     count, ordered = sum(times_us.values()), sorted(times_us)
     mean = sum(us * n for us, n in times_us.items()) / count
     if statistic in ("min", "max", "mean"):
@@ -70,7 +74,11 @@ def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
 
 
 def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return CPU seconds per successful response of all services, and of those of each role; nothing if not known."""
+    """Return CPU seconds per successful response of all services, and of those of each role.
+
+    It is empty if the CPU time of a service is not known, or no response was successful. `measurements` are the
+    totals over all drivers.
+    """
     ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
     used: dict[str, float] = {}
     for service in record.services:

@@ -28,12 +28,15 @@ FileStates = tuple[tuple[int, int], ...]
 
 
 def trace_row(keys: Row, point: Mapping[str, Any], t_s: float) -> Row:
-    """Return the row of one point, `t_s` seconds after the start of the measurement."""
+    """Return `keys` with the time and value of one point, `t_s` seconds after the start of the measurement.
+
+    `point` has the keys metric, item, value and unit.
+    """
     return keys | {"t_s": round(t_s, TIME_DIGITS)} | {name: point[name] for name in POINT}
 
 
 class AddedFiles(NamedTuple):
-    """Metric files that were added to the run in the raw folder `raw`."""
+    """Metric files that were added to a run; `raw` is the run's folder of raw files."""
 
     raw: Path = Path()
     added: tuple[AddedTraceFiles, ...] = ()
@@ -55,7 +58,7 @@ class AddedFiles(NamedTuple):
                 yield trace_row(keys, point, time_s - offset - opened)
 
     def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
-        """Yield problems in the files, and files without rows in any trial."""
+        """Yield rows of the problems table: problems in the files, and files without a sample in any trial."""
         spans = [span for record in records if (span := trial_span(record))]
         for added in self.added:
             traces = _read_added(self.raw, added, _file_states(self.raw, added))
@@ -72,7 +75,10 @@ class AddedFiles(NamedTuple):
 
 
 def trial_span(record: TrialRecord) -> tuple[float, float] | None:
-    """Return start and end of a trial by the controller's clock; None if they are not known."""
+    """Return start and end of a trial (epoch s, the controller's clock); None if they are not known.
+
+    If the trial's own times are not recorded, they are those of its measurement.
+    """
     if record.started is not None and record.duration_s is not None:
         return record.started, record.started + record.duration_s
     return record.window
@@ -124,7 +130,10 @@ SYSSTAT = "sysstat"
 
 
 class HostMetricFiles(NamedTuple):
-    """Metric files of one kind: contents to read, and original files."""
+    """Metric files of one kind: file name -> content, as `read` by ingest, and as given (`originals`).
+
+    `originals` is empty if the files are read as they were given.
+    """
 
     kind: str
     read: dict[str, bytes]
@@ -132,12 +141,14 @@ class HostMetricFiles(NamedTuple):
 
     @property
     def traces(self) -> Traces:
-        """Return the traces in the files, or the problems found in them."""
+        """Return the traces in the files, with the problems found in them."""
         return host_metrics.read_traces(self.kind, self.read)
 
 
 def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
-    """Read metric files and determine their kind; `sadf` must be installed to convert sar's binary data to text.
+    """Read metric files and return them by kind; `kind` "auto" determines the kind of each file from its content.
+
+    `sadf` must be installed to convert sar's binary data (kind "sysstat") to text.
 
     Raises
     ------
@@ -205,6 +216,12 @@ def add_metric_files(
     offset_s: float | None,
 ) -> list[AddedTraceFiles]:
     """Copy metric files to a run and record them with checksums in its ledger; the next ingest reads them.
+
+    Parameters
+    ----------
+    host : alias of the host in the run, or a name for another machine, which needs a `role`.
+    role : role of the host; None takes the first of its roles in the run.
+    offset_s : the host's clock minus the controller's (s); None uses the offset measured in each trial.
 
     Raises
     ------

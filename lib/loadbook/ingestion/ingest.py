@@ -62,7 +62,8 @@ class RawRun:
     """Inputs of an ingest other than the content of trial folders.
 
     `unplanned` lists names in trials/ that belong to no planned trial, `changed` files that changed since the run
-    ended; `facts` has the hosts' facts before and after the run, `sums` trial -> attempt -> sha256 of the record.
+    ended; `facts` maps the name of a file without its suffix (``web-before``, ``web-after``) to the facts in it.
+    `folders` maps a trial to its folder, `sums` trial -> attempt -> sha256 of the record.
     """
 
     paths: RunPaths
@@ -93,7 +94,7 @@ class RawRun:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Return the columns that have the same value in every row."""
+        """Return the columns that have the same value in every row: `study` and `run`."""
         return {"study": self.plan.study.name, "run": self.paths.raw.name}
 
     def changed_file_rows(self) -> Iterator[Row]:
@@ -108,7 +109,7 @@ class RawRun:
             yield {"file": name, "name": "changed-file", "level": "doubt", "message": message}
 
     def parts(self, new: Mapping[str, TrialFolder]) -> Iterator[IngestPart]:
-        """Yield the new trials in parts of about PART_BYTES, at least one trial per part."""
+        """Yield the trials that are keys of `new` in parts of about 4 MB of files, at least one trial per part."""
         part: list[tuple[PlannedTrial, Path]] = []
         size = 0
         for planned in self.plan.trials:
@@ -129,7 +130,10 @@ class RawRun:
 
 
 def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Sequence[RuleHit]) -> Row:
-    """Return the row of a trial in the trials table: its conditions, its status, and whether it is valid."""
+    """Return the row of a trial in the trials table: its conditions, its status, and whether it is valid.
+
+    `problems` and `hits` are those of this trial. It is valid if its status is "ok" and none has the level "invalid".
+    """
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
@@ -154,7 +158,10 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
 def problem_rows(
     raw: RawRun, ingested: Mapping[str, IngestedTrial], records: Sequence[TrialRecord], hits: Iterable[RuleHit]
 ) -> list[Row]:
-    """Return the rows of the problems table: unreadable or changed files, rule hits, missing and unplanned trials."""
+    """Return the rows of the problems table: unreadable or changed files, rule hits, missing and unplanned trials.
+
+    `ingested` maps a trial to its results; `records` are those of the readable trials, `hits` those of the whole run.
+    """
     rows: list[Row] = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
     rows += [
         {"trial": hit.trial, "host": hit.host, "name": hit.name, "level": hit.level, "message": hit.message}
@@ -171,7 +178,10 @@ def problem_rows(
 
 
 def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
-    """Return the causes of invalid trials with their counts: validity rules, or else the status of the trial."""
+    """Return (cause, number of trials) of invalid trials, most frequent first: validity rules, or else the status.
+
+    `trials` and `problems` are rows of these two tables.
+    """
     named: dict[str, set[str]] = {}
     for problem in problems:
         if problem["level"] == "invalid" and problem["trial"]:
@@ -199,7 +209,7 @@ class TrialTable(NamedTuple):
 
 
 def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
-    """Split tables that are grouped by trial into one slice per trial, without copying."""
+    """Split tables (name -> table) into one slice per trial, without copying; rows of a trial must be consecutive."""
     import pyarrow.compute as pc
 
     for name, table in tables.items():
@@ -211,7 +221,7 @@ def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
 
 
 def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
-    """Concatenate the slices of each table, in the order of the names of trials."""
+    """Return table name -> its slices joined in the order of trial names; a table without slices is empty."""
     import pyarrow as pa
 
     tables = {name: [arrow_schema(name).empty_table()] for name in TRIAL_TABLES}
@@ -221,7 +231,11 @@ def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
 
 
 def write_tables(raw: RawRun, ingested: Mapping[str, IngestedTrial], tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Apply the rules on the whole run, write all five tables, and return the summary as a dictionary."""
+    """Apply the rules on the whole run, write all five tables, and return the summary as a dictionary.
+
+    Its keys are the fields of `IngestSummary` except `read`. `tables` are the three tables read from the trials:
+    measurements, samples and traces.
+    """
     plan = raw.plan
     read = [ingested[planned.trial] for planned in plan.trials if planned.trial in ingested]
     records = [TrialRecord.model_validate_json(trial.record) for trial in read if trial.record is not None]
@@ -302,7 +316,8 @@ class IngestSummary:
     """Result of an ingest: numbers of planned, recorded and valid trials, problems by level, and causes.
 
     `causes` counts the causes of invalid trials (rules, or else status), most frequent first; `problem_trials` maps
-    each level to names of problems with numbers of trials. `read` is the number of trials whose folders were read now.
+    each level (invalid, doubt, note, unchecked) to names of problems with numbers of trials, and `problems` maps it
+    to the number of its rows. `read` is the number of trials whose folders were read now.
     """
 
     planned: int
@@ -315,7 +330,10 @@ class IngestSummary:
 
     @property
     def problems_text(self) -> str:
-        """Return the titles of checks that raised a doubt, and of checks that could not be made."""
+        """Return a text with the checks that raised a doubt, and those that could not be made.
+
+        Without any, it is "no check raised a doubt".
+        """
         parts = []
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
@@ -335,7 +353,7 @@ def ingest(
     Parameters
     ----------
     executor : runs the reading of trials; default: own worker processes for large runs, else this process.
-    on_trial : called with the number of trials read and the number of all.
+    on_trial : called with the number of trials that are done (read now or unchanged) and the number of all.
     on_note : called with other messages for the user.
 
     Raises

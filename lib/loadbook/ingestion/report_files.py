@@ -18,7 +18,10 @@ MAX_BYTES = 50_000_000
 
 
 def report_number(path: Path) -> tuple[Path, int]:
-    """Return path and number of the report that a path such as ``ab.log#3`` names; 0 for a whole file or folder."""
+    """Return path and number (from 1) of the report that a path such as ``ab.log#3`` names; else the path and 0.
+
+    A file whose own name ends so is a whole file.
+    """
     name, _, number = path.name.rpartition("#")
     if not name or not re.fullmatch(r"[1-9][0-9]{0,5}", number) or os.path.lexists(path):
         return path, 0

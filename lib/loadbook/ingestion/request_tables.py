@@ -12,7 +12,9 @@ from loadbook.tools.base import ToolOutput
 
 
 def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
-    """Write `target` from the request logs in a trial's folder; no file is written if no log is readable.
+    """Write `target` (Parquet) from the request logs in a trial's folder; return the error if a log is not readable.
+
+    No file is written then, or if there is no log; the result is None if there was no error.
 
     h2load appends to the log of the warm-up: rows from before the measuring process are left out.
     """

@@ -45,8 +45,10 @@ STDERR_TAIL_BYTES = 10_000
 class TrialRows:
     """Rows of one trial for the tables, without the columns study, run and trial.
 
-    `changed` names the files that were not read because they no longer match their sha256. `times_us` has the single
-    times of all drivers by metric, with `with_times`.
+    `changed` names the files that were not read because they no longer match their sha256. With `with_times`,
+    `times_us` maps metric -> time of a single request (us) -> count, over all drivers. `doubts` has (name, message)
+    of what the tool's outputs show, `rejected` the numbers of unreadable rows of request logs by the name of the
+    doubt.
     """
 
     record: TrialRecord
@@ -70,7 +72,7 @@ class TrialRows:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Add one problem of this trial."""
+        """Add a row to the problems of this trial; `level` is "invalid", "doubt" or "note", `line` counts from 1."""
         row = {"host": host, "file": file, "line": line, "name": name, "level": level, "message": message}
         self.problems.append(row)
 
@@ -78,7 +80,11 @@ class TrialRows:
 def read_load_rows(
     folder: Path, record: TrialRecord, changed: Sequence[str] = (), *, with_times: bool = False
 ) -> TrialRows:
-    """Read the outputs of a trial's load generators, except `changed` files."""
+    """Return the rows from the outputs of a trial's load generators; `changed` names files that are not read.
+
+    If the output of any driver cannot be read, there are no measurements. `with_times` adds the times of single
+    requests.
+    """
     rows = TrialRows(record, changed=changed, with_times=with_times)
     _read_loads(rows, folder)
     return rows
@@ -188,10 +194,11 @@ METRICS = {"requests": "served_requests", "connections": "accepted_connections"}
 
 
 def counter_rows(record: TrialRecord) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Return two rows for each counter that was read twice; host and message for each counter that decreased.
+    """Return two rows of the traces table (before, after) per counter, and (host, message) per decreased counter.
 
-    A counter decreases if its service restarts or another one answers. Times (s) are those of the load's start and end,
-    including warm-up; 0 is the start of the measurement window.
+    Only counters that were read before and after the load have rows. A counter decreases if its service restarts or
+    another one answers. Times (s) are those of the load's start and end, including warm-up; 0 is the start of the
+    measurement window.
     """
     began = [d.started_ours for d in record.drivers if d.started_ours is not None]
     ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
@@ -225,7 +232,11 @@ READERS = (_read_loads, _read_samplers, _read_polled, _read_counters)
 
 
 def read_trial_rows(folder: Path, record: TrialRecord, *, with_times: bool = False) -> TrialRows:
-    """Read the rows of one trial from its folder, by each of the READERS if the trial ran to its end."""
+    """Return the rows of one trial from its folder.
+
+    Unless the trial's status is ok, partial or invalid, only files that changed are reported. `with_times` adds
+    the times of single requests.
+    """
     rows = TrialRows(record, changed=changed_files(folder, record), with_times=with_times)
     for read in READERS if record.status in READABLE else ():
         read(rows, folder)

@@ -67,7 +67,8 @@ TRIAL_TABLES = ("measurements", "samples", "traces")
 class IngestPart:
     """Trials of one run with their folders, in the order of their names: the input of one job.
 
-    `requests` is the folder for request tables; `added` are the metric files added to the run.
+    `requests` is the folder for request tables; `added` are the metric files added to the run. `code` is the
+    `code_version` that the worker must have; `record_sums` maps trial -> attempt -> sha256 (hex) of its trial.json.
     """
 
     study: str
@@ -169,7 +170,7 @@ def _keyed_rows(table: str, trials: Sequence[tuple[str, Sequence[Row]]], keys: d
 
 
 def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:
-    """Return rows sorted by these columns, nulls first."""
+    """Return rows sorted by these columns of a table, nulls first; each row must have all of them."""
     nullable = {name for name in columns if TABLES[table][name].endswith("?")}
     if not nullable:
         return sorted(rows, key=itemgetter(*columns))

@@ -38,7 +38,10 @@ class PlainTrialsError(Exception):
 
 
 class PlanText(NamedTuple):
-    """Words of `loadbook plan`: the load of one trial, and what follows the execution and the time."""
+    """Texts of `loadbook plan`: `load` describes the load of one trial.
+
+    `after_execution` and `after_time` are appended to the lines on execution and time; "" appends nothing.
+    """
 
     load: str
     after_execution: str = ""
@@ -46,9 +49,10 @@ class PlanText(NamedTuple):
 
 
 class TellingBlocks(NamedTuple):
-    """Blocks of a plan that tell a metric: their number, and that of the blocks before them.
+    """Blocks of a plan whose trials are compared by a metric: their `number`, and that of the blocks `before` them.
 
-    `execution` is theirs if other blocks have another one. `is_fixed`: they come first, before any interim analysis.
+    `execution` is theirs ("plain", "interleaved") if other blocks have another one, else None. `is_fixed`: they come
+    first, before any interim analysis.
     """
 
     number: int
@@ -58,17 +62,20 @@ class TellingBlocks(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """What one of them is called."""
+        """Return what one of them is called: "plain block", or "block"."""
         return block_noun(self.execution)
 
 
 def block_noun(execution: str | None) -> str:
-    """Return what a block of trials with this execution is called, beside blocks with another one."""
+    """Return what a block with this execution is called: "plain block" for "plain", "block" for any other or None."""
     return f"{PLAIN} block" if execution == PLAIN else "block"
 
 
 class CertifiedRule(NamedTuple):
-    """When a plan certifies what it measures, and whether it has too few blocks for that."""
+    """When a plan certifies the rates of its loads, and whether it has too few blocks for that.
+
+    `text` is such as "if at most 1 of 46 starts misses the objective, for 90 % of starts (95 % confidence)".
+    """
 
     text: str
     has_too_few_blocks: bool
@@ -125,7 +132,10 @@ class Mode:
         return MODES[self.name] or PLAIN
 
     def reasons_against(self, study: Study, treatments: Sequence[str], in_services: Sequence[str]) -> list[str]:
-        """Return the reasons why treatments cannot be run in this mode; `in_services`: those of their services."""
+        """Return the reasons why treatments cannot be run in this mode; empty if they can.
+
+        `in_services` are the reasons that `reasons_in_services` has returned for them.
+        """
         return []
 
     def reasons_in_services(
@@ -144,11 +154,11 @@ class Mode:
         return order
 
     def first_plain_blocks(self, study: Study, blocks: int) -> int:
-        """Return the number of plain blocks before the blocks of this mode."""
+        """Return the number of plain blocks before the blocks of this mode, whose number is `blocks`."""
         return 0
 
     def execution_of(self, plan: Plan, block: int) -> str:
-        """Return the execution of a block's trials."""
+        """Return the execution of the trials of a block (1, 2, ...): "plain" or "interleaved"."""
         return self.execution
 
     def runs_together(self, plan: Plan, block: int) -> bool:
@@ -168,11 +178,11 @@ class Mode:
         return None
 
     def order_text(self, plan: Plan) -> str:
-        """Return the order of the trials of a block."""
+        """Return a text on the order of the trials of a block, for a dry run: it follows the number of blocks."""
         return "in random order within each"
 
     def plan_text(self, study: Study, load: str) -> PlanText:
-        """Return the words on the time of a trial for `loadbook plan`; `load` describes one load."""
+        """Return the texts on a trial for `loadbook plan`; `load` describes one load: "2 s warm-up, 10 s load"."""
         return PlanText(load)
 
     def plan_lines(self, plan: Plan) -> list[tuple[str, str]]:
@@ -194,11 +204,11 @@ class Mode:
         return True
 
     def measures(self, plan: Plan, block: int) -> str:
-        """Return what the trials of a block tell: `ALL`, `RATES` or `LATENCIES`."""
+        """Return by which metrics the trials of a block are compared: `ALL`, `RATES` (and costs) or `LATENCIES`."""
         return ALL
 
     def blocks_telling(self, plan: Plan, metric: str) -> TellingBlocks:
-        """Return the blocks that tell a metric."""
+        """Return the blocks whose trials are compared by a metric (its name)."""
         return TellingBlocks(plan.blocks)
 
     # --- higher layers
@@ -228,11 +238,14 @@ def mode_of_record(record: TrialRecord) -> Mode:
 
 
 def mode_of_block(records: Sequence[TrialRecord]) -> Mode:
-    """Return the mode of a block, by those of its trials that record it: one that failed may not."""
+    """Return the mode of a block from the records of its trials, at least one.
+
+    A trial that failed may lack what shows its mode, so one trial of another mode than plain decides.
+    """
     modes = [mode_of_record(record) for record in records]
     return next((mode for mode in modes if mode.name != PLAIN), modes[0])
 
 
 def mode_called(execution: str) -> Mode:
-    """Return the mode of trials with this execution."""
+    """Return the mode of trials with this execution, "plain" or "interleaved", as in the trials table."""
     return next(mode for mode in all_modes() if MODES[mode.name] == execution)

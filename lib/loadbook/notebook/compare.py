@@ -72,7 +72,7 @@ class FigureView(Displayable):
 
     @property
     def answer(self) -> str:
-        """The conclusion of the figure, in one sentence."""
+        """The conclusion of the figure, which is its caption."""
         return self._figure.caption
 
     def figure(self) -> Any:
@@ -80,7 +80,10 @@ class FigureView(Displayable):
         return self._figure.draw()
 
     def save(self, path: str) -> Path:
-        """Write the figure to a file in the format of its suffix (.svg, .png, .pdf)."""
+        """Write the figure to a file in the format of its suffix (.svg, .png, .pdf) and return the path.
+
+        Raises UsageError for a suffix that matplotlib cannot write.
+        """
         out = Path(path)
         figure = self.figure()
         kinds = sorted(figure.canvas.get_supported_filetypes())
@@ -113,7 +116,10 @@ def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
 
 
 def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
-    """Return metric and statistic of a name; UsageError lists the names of measured metrics, the most similar first."""
+    """Return (metric, statistic) of a name such as "latency p99"; without statistic it is the metric's default.
+
+    Raises UsageError for a name that was not measured; it lists the most similar names first.
+    """
     known, name = available_metrics(data), str(name)
     metric, _, statistic = name.partition(" ")
     wanted = find_metric(metric)
@@ -125,7 +131,10 @@ def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
 
 
 def trials_table(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
-    """Return the trials in order of execution, with a column for each named metric, in base units (s, bytes, 1/s)."""
+    """Return the trials in order of execution, with a column for each named metric, in base units (s, bytes, 1/s).
+
+    `names` are keys of `available_metrics`. A trial without a value has NaN.
+    """
     columns = [*FIRST_COLUMNS, *(c for c in data.trials.columns if c not in FIRST_COLUMNS)]
     frame = data.trials[columns].sort_values("slot", ignore_index=True)
     for name in names:
@@ -135,7 +144,11 @@ def trials_table(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
-    """Return all trials with `away` (ratio to the median of the treatment, minus 1), sorted from worst to best."""
+    """Return all trials with `away` (ratio to the median of the treatment, minus 1), sorted from worst to best.
+
+    `metric` is a key of `available_metrics`, "" the study's metric. The median is that of valid trials. Trials
+    without a value have NaN and are last.
+    """
     name = metric or data.study.metric
     frame = trials_table(data, (name,))
     median = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
@@ -146,7 +159,10 @@ def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
 
 
 def select_trials(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
-    """Return the trials selected by a pandas query or a mask; UsageError if it is invalid."""
+    """Return the trials selected by a pandas query on their columns, or by a mask.
+
+    A mask is a sequence of truth values, one for each row of `trials`. Raises UsageError if query or mask is invalid.
+    """
     if not isinstance(query, str):
         mask = list(query)
         if len(mask) == len(trials) and all(value in (True, False) for value in mask):
@@ -172,7 +188,10 @@ def check_trials(data: RunData, names: Iterable[str]) -> None:
 
 
 def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
-    """Return the run with these trials only; problems that are not about a trial are kept."""
+    """Return the run with these trials only (rows of `data.trials`); problems that are not about a trial are kept.
+
+    Raises UsageError if `kept` is empty.
+    """
     if kept.empty:
         raise UsageError("no trial is left", "run.trials has all of them")
     names = set(kept["trial"])
@@ -210,7 +229,10 @@ class Verdicts(Displayable):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The numbers, not rounded, as a pandas DataFrame; change and bounds are ratios minus 1."""
+        """One row per treatment and group, not rounded; change and bounds are ratios minus 1.
+
+        The first column is `by`, if trials were grouped. `report.verdicts.verdict_frame` describes the others.
+        """
         frames = {group: verdicts.verdict_frame(analysis) for group, analysis in self.groups.items()}
         frame = pd.concat(frames, names=[self.by]).reset_index(level=0).reset_index(drop=True)
         return frame if self.by else frame.drop(columns=self.by)
@@ -347,7 +369,10 @@ def _differences(data: RunData, request: ComparisonRequest, selection_note: str)
 def comparison_page(
     data: RunData, against: str, baseline: str = "", metric: str = "", level: float = 0.95
 ) -> ComparePage:
-    """Return the page that compares two runs of a study, after making missing tables; the older run is first."""
+    """Return the page that compares two runs of a study, after making missing tables; the older run is first.
+
+    `against` is the id of the other run, or `PREVIOUS`. "" for `baseline` or `metric` stands for the study's.
+    """
     layout, study = project_layout(), data.paths.raw.parent.name
     older, newer = resolve_run_pair(layout, study, data.run, against)
     paths = layout.run(study, older if newer == data.run else newer)
@@ -358,7 +383,7 @@ def comparison_page(
 
 
 class EffectChanges(Displayable):
-    """Change of each effect between two runs, the older of which is the one that began first.
+    """Change of each effect from the older to the newer of two runs; the older is the one that began first.
 
     Attributes
     ----------
@@ -384,7 +409,11 @@ class EffectChanges(Displayable):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The numbers, not rounded, as a pandas DataFrame; effects and bounds are ratios minus 1."""
+        """One row per treatment and harness check, not rounded; effects and bounds are ratios minus 1.
+
+        `older` and `newer` are the effects in the two runs, `moved` is (1 + newer) / (1 + older) - 1, and `low` and
+        `high` are the bounds of `moved`.
+        """
         return self.page.data()
 
     def __len__(self) -> int:

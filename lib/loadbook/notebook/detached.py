@@ -89,14 +89,17 @@ class RunState:
 
 
 class DetachedRun:
-    """A run whose lines are in `folder`; `process` is set only in the process that started it."""
+    """A run in another process, which appends its messages (one JSON object a line) to a file in `folder`.
+
+    `process` is set only in the process that started it, else None.
+    """
 
     def __init__(self, folder: Path, pid: int, process: subprocess.Popen[str] | None = None) -> None:
         self.folder, self.pid, self.process = folder, pid, process
         self._state, self._offset = RunState(), 0
 
     def state(self) -> RunState:
-        """Return the state after all complete lines of the process; another process may write to the same file."""
+        """Return the state after all complete lines of this run; messages of other processes are skipped."""
         with contextlib.suppress(OSError), (self.folder / EVENTS_FILE).open("rb") as file:
             file.seek(self._offset)
             lines, newline, _ = file.read().rpartition(b"\n")
@@ -113,20 +116,26 @@ class DetachedRun:
         return process_start_ticks(self.pid) == str(self.state().process_start)
 
     def stop(self) -> None:
-        """Interrupt the run like Ctrl-C, and wait until the current trial is recorded as cancelled."""
+        """Interrupt the run like Ctrl-C, so that the current trial is recorded as cancelled.
+
+        Returns when the process has ended, or after 60 s.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
         clock.wait_until(lambda: not self.is_alive(), EXIT_TIMEOUT_S, 0.1)
 
     def log_tail(self) -> str:
-        """Return the last lines that the process printed on stderr."""
+        """Return the last three lines that the process printed on stderr; "" if there are none."""
         with contextlib.suppress(OSError):
             return "\n".join((self.folder / LOG_FILE).read_text("utf-8", "replace").splitlines()[-3:])
         return ""
 
 
 def start_detached_run(layout: Layout, folder: Path, arguments: Sequence[str]) -> DetachedRun:
-    """Start `loadbook ARGUMENTS`, a run that outlives this process; its lines are written to files in `folder`."""
+    """Start `loadbook ARGUMENTS`, a run that outlives this process; its lines are written to files in `folder`.
+
+    The folder is made if needed; files of an earlier run are emptied.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in (EVENTS_FILE, LOG_FILE):
         (folder / name).write_bytes(b"")
@@ -136,7 +145,7 @@ def start_detached_run(layout: Layout, folder: Path, arguments: Sequence[str]) -
 
 
 def find_detached_run(folder: Path) -> DetachedRun | None:
-    """Return the run whose lines are in `folder` if its process is alive, else None."""
+    """Return the run whose messages are in `folder` if its process is alive, else None."""
     with contextlib.suppress(OSError), (folder / EVENTS_FILE).open(encoding="utf-8", errors="replace") as lines:
         for message in parse_messages(lines):
             if message["kind"] == "started" and message["format"] == EVENTS_FORMAT:

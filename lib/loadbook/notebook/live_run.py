@@ -47,7 +47,10 @@ ERRORS_BY_EXIT_CODE = {UsageError.exit_code: UsageError, DataError.exit_code: Da
 
 @dataclass
 class OpenPages:
-    """Counts browser pages connected to this kernel; `address`: the kernel's URL at its Jupyter server, "" if none."""
+    """Counts browser pages connected to this kernel; `address`: the kernel's URL at its Jupyter server, "" if none.
+
+    `token` is sent to the server with each request.
+    """
 
     address: str = ""
     token: str = field(default="", repr=False)
@@ -57,7 +60,8 @@ class OpenPages:
     def changed(self) -> bool:
         """Return whether the last page was closed or another one opened; False within 0.9 s of the last call.
 
-        Both are checked, since a browser may keep the connection of a page that was left for minutes.
+        Both are checked, since a browser may keep the connection of a page that was left for minutes. It is also
+        False if there is no address, or the server does not answer.
         """
         if not self.address or clock.monotonic() < self._next_time:
             return False
@@ -79,7 +83,10 @@ class OpenPages:
 
 
 def open_pages() -> OpenPages:
-    """Return the pages of this process's kernel, whose Jupyter server is found by the file with its address."""
+    """Return the pages of this process's kernel, whose Jupyter server is found by the file with its address.
+
+    Outside of a kernel, or without that file, the result has no address.
+    """
     if "ipykernel" not in sys.modules:
         return OpenPages()
     from ipykernel.connect import get_connection_file
@@ -93,7 +100,13 @@ def open_pages() -> OpenPages:
 
 
 def pages_of_server(server: dict[str, str], kernel: str) -> OpenPages:
-    """Return the pages of a kernel; without an address (never asked) if its server uses TLS or a Unix socket."""
+    """Return the pages of a kernel; the result has no address if its server uses TLS or a Unix socket.
+
+    Parameters
+    ----------
+    server : "url" and "token" of the Jupyter server, as in its file jpserver-<pid>.json.
+    kernel : id of the kernel.
+    """
     if not server["url"].startswith("http://"):
         return OpenPages()
     return OpenPages(f"{server['url']}api/kernels/{kernel}", server["token"])
@@ -148,6 +161,10 @@ class RunProgress(Displayable):
 
 def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) -> str:
     """Show a run until it ends and return its id.
+
+    Parameters
+    ----------
+    show : called with the progress whenever its line changes; default: `display_updater()`.
 
     Raises
     ------

@@ -43,7 +43,11 @@ ZOOM_HELP = "Drag to zoom, double-click to see all; a click on a name hides its 
 
 
 class Plots(compare.Displayable):
-    """The figures of a run, one method each; the repr lists them."""
+    """The figures of a run, one method each; the repr lists them.
+
+    `metric` is a name of `run.metrics`, "" the study's. Many methods raise UsageError if the run lacks the data of
+    the figure.
+    """
 
     def __init__(self, data: RunData) -> None:
         self._data = data
@@ -58,7 +62,7 @@ class Plots(compare.Displayable):
         return EffectsPage(self._data, metric=name).analyse(name, statistic)
 
     def effects(self, metric: str = "") -> compare.FigureView:
-        """Draw the effect of each treatment with its interval and verdict, and the checks of the laboratory."""
+        """Draw the effect of each treatment with its interval and verdict, and the harness checks."""
         return compare.FigureView(EffectsFigure(self._analysis(metric)))
 
     def losses(self, metric: str = "") -> compare.FigureView:
@@ -71,7 +75,10 @@ class Plots(compare.Displayable):
         return compare.FigureView(OrderFigure.from_run(self._data, self._analysis(metric), reasons))
 
     def pairs(self, treatment: str = "", metric: str = "") -> compare.FigureView:
-        """Draw the effect in each block of one comparison: do the blocks agree, or does one block make the effect."""
+        """Draw the effect in each block of one comparison, to see whether the blocks agree or one makes it.
+
+        `treatment` is the one compared, by default the first.
+        """
         return compare.FigureView(PairedBlocksFigure.from_run(self._data, self._analysis(metric), treatment))
 
     def errors(self) -> compare.FigureView:
@@ -94,7 +101,7 @@ class Plots(compare.Displayable):
     def traces(self, trial: str = "", block: int | None = None) -> compare.FigureView:
         """Draw the use of each host resource over time in one block, that of `trial` or the middle one.
 
-        A resource at its limit is amber.
+        `block` is the number of the block if no trial is given. A resource at its limit is amber.
         """
         if trial:
             compare.check_trials(self._data, [trial])
@@ -102,11 +109,18 @@ class Plots(compare.Displayable):
         return compare.FigureView(HostMetricsFigure.from_run(self._data, block))
 
     def overlay(self, treatment: str = "") -> compare.FigureView:
-        """Draw the host metrics of all trials (of one treatment) over one another: does one trial differ."""
+        """Draw the host metrics of all trials (of one treatment) over one another, to see whether one trial differs.
+
+        `treatment` "" stands for all treatments.
+        """
         return compare.FigureView(TrialOverlayFigure.from_run(self._data, treatment))
 
     def cores(self, host: str = "", block: int | None = None) -> compare.FigureView:
-        """Draw the CPU use of each core and process of one host in one block: which one was at its limit."""
+        """Draw the CPU use of each core and process of one host in one block, to see which one was at its limit.
+
+        `host` is its alias, by default the first monitored host that is no driver; `block` is by default the middle
+        one.
+        """
         return compare.FigureView(CoresFigure.from_run(self._data, block, host))
 
     def beside(self, trial: str) -> compare.FigureView:
@@ -186,7 +200,7 @@ class ZoomView(compare.Displayable):
 
     @property
     def figure(self) -> dict[str, Any]:
-        """The figure as plotly's JSON: traces and layout."""
+        """The figure as JSON of plotly: a dictionary with "data" (a trace per treatment) and "layout"."""
         metric, statistic = compare.resolve_metric(self.data, self.metric)
         unit = get_metric(metric).unit
         frame = compare.trials_table(self.data, (self.metric,))

@@ -44,7 +44,11 @@ def _host_resources(data: RunData) -> pd.DataFrame:
 
 
 class TrialExplanation(Displayable):
-    """How one trial differs from the others of its treatment; `frame` is a table of the host metrics compared."""
+    """How one trial differs from the others of its treatment; `frame` is a table of the host metrics compared.
+
+    A row of `frame` is a host and resource. `here` is its mean in this trial, `usual` the median of the others'
+    means. `apart` is the signed distance as a multiple of `spread` (of the others), NaN if it is small.
+    """
 
     def __init__(self, data: RunData, trial: str) -> None:
         comparisons.check_trials(data, [trial])
@@ -116,7 +120,7 @@ class Raw(Displayable):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the file still has the recorded sha256."""
+        """Whether the file still has the recorded sha256; False also if it does not exist any more."""
         return self.sha256 == self.record.files[self.file].sha256
 
     def _block(self) -> Block:
@@ -182,6 +186,7 @@ class Run(Displayable):
 
     Attributes
     ----------
+    study, run : name of the study and id of the run.
     trials, measurements, samples, traces, problems : pandas DataFrames; docs/data-format.md lists every column.
     plot : the figures of the reports, such as `run.plot.order()`.
     data : all tables and records of the run (`store.tables.RunData`), with plan, host facts and paths.
@@ -200,17 +205,27 @@ class Run(Displayable):
 
     @property
     def trials(self) -> pd.DataFrame:
-        """One row per trial: treatment, block, status, valid, gates, and the level of each factor."""
+        """One row per trial: treatment, block, status, valid, `gates`, and the level of each factor.
+
+        `gates` lists the validity rules that found the trial invalid or raised a doubt.
+        """
         return self.data.trials
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """Measurements of the load generator: a row per trial, driver, metric and statistic; "*": all drivers."""
+        """Measurements of the load generator: a row per trial, driver, metric and statistic, in base units.
+
+        Rows with the driver "*" are about all drivers together. Base units are s, bytes and 1/s.
+        """
         return self.data.measurements
 
     @property
     def samples(self) -> pd.DataFrame:
-        """Request rates per second of the trial, and bins of latency histograms, as reported by the load generator."""
+        """Series within trials: rates by second, bins of histograms, slices of interleaved trials.
+
+        A row is one point of a `series`: `x` (its unit is `x_unit`), `metric` and `value`. Trials without a series
+        have no rows.
+        """
         return self.data.samples
 
     @property
@@ -223,7 +238,10 @@ class Run(Displayable):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """Findings of validity rules and readers, with trial, host, file and line."""
+        """Findings of validity rules, and unreadable items of raw files, with trial, host, file and line.
+
+        `level` is "invalid", "doubt", "note" or "unchecked"; `trial` is null if the row is about the whole run.
+        """
         return self.data.problems
 
     @cached_property
@@ -244,16 +262,18 @@ class Run(Displayable):
     def wide(self, *metrics: str) -> pd.DataFrame:
         """Return the trials in order of execution, with a column per metric (default: the study's), in base units.
 
-        Raises UsageError for a metric that was not measured; it lists the most similar names first.
+        Names are those of `run.metrics`, base units s, bytes and 1/s; a trial without a value has NaN. Raises
+        UsageError for a metric that was not measured; it lists the most similar names first.
         """
         return comparisons.trials_table(self.data, metrics or (self.data.study.metric,))
 
     def resources(self) -> pd.DataFrame:
         """Return what the hosts used while measuring: CPUs, memory and sockets, a row per trial, host and resource.
 
-        Columns: block, trial, treatment, host, resource, unit, mean, max. Merge it to `wide` by trial, treatment
-        and block. The treatments of an interleaved block are up at once, so it has one row for all of them, without
-        trial and treatment: merge by block. The CPU time of each treatment is then the metric "cpu_per_response".
+        Columns: block, trial, treatment, host, resource, unit, mean, max. Mean and max are those of the samples of
+        the measurement; CPUs are the number of busy CPUs (unit 1). Merge it to `wide` by trial, treatment and block.
+        The treatments of an interleaved block are up at once, so it has one row for all of them, without trial and
+        treatment: merge by block. The CPU time of each treatment is then the metric "cpu_per_response".
         """
         return resource_use(_host_resources(self.data), self.data.trials, measured_windows_s(self.data))
 
@@ -277,7 +297,8 @@ class Run(Displayable):
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
         """Return the run with the trials of a pandas query ("block > 2") or mask; its results are exploratory.
 
-        Raises UsageError for an unknown column, or if no trial is left.
+        A mask has a truth value for each row of `run.trials`. Raises UsageError for an invalid query or mask, or if
+        no trial is left.
         """
         return self._restricted(comparisons.select_trials(self.trials, query))
 
@@ -302,17 +323,17 @@ class Run(Displayable):
 
         Parameters
         ----------
-        metric : a name of `run.metrics`, such as "latency p99".
-        baseline : the treatment that the others are compared with.
+        metric : a name of `run.metrics`, such as "latency p99"; default: the study's.
+        baseline : the treatment that the others are compared with; default: the study's.
         treatments : treatments to compare; default: all.
-        by : a factor or another column of `run.trials`; treatments are then compared separately for each of its values.
-            Default: the condition for which the study declares separate analyses, if any.
+        by : a factor or another column of `run.trials`; treatments are then compared separately for each of its
+            values. Default: the condition for which the study declares separate analyses, if any.
         margin : the smallest difference that matters, 0.02 for 2 %; default: the study's.
         level : confidence level of the intervals.
 
         Raises
         ------
-        UsageError : an unknown name; the message lists the most similar names first.
+        UsageError : an unknown name (the message lists the most similar names first), or a margin not in 0 to 1.
         DataError : the run has no trial that could be read.
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)

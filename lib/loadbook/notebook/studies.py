@@ -44,7 +44,11 @@ class History(Displayable):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per comparison and run; change and bounds are ratios minus 1."""
+        """A pandas DataFrame with one row per comparison and run; change and bounds are ratios minus 1.
+
+        `started` is in epoch seconds, `hosts` the index of the set of hosts (0, 1, ...). `counts` is False for a run
+        that is left out, and `why` the reason.
+        """
         rows = []
         for series in self.page.history.series:
             for point in series.points:
@@ -58,7 +62,11 @@ class History(Displayable):
 
     @property
     def runs(self) -> pd.DataFrame:
-        """One row per run: start, hosts, reason for leaving it out, conditions changed since the run before."""
+        """One row per run: start, hosts, reason for leaving it out, conditions changed since the run before.
+
+        `started` is in UTC, `hosts` the index of the set of hosts (0, 1, ...); texts are "" if there is nothing to
+        report.
+        """
         marks = self.page.marks
         return pd.DataFrame([
             {"run": run.run, "started": pd.to_datetime(run.started, unit="s", utc=True), "hosts": run.hosts,
@@ -86,8 +94,9 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
 
     Parameters
     ----------
+    study : name of one of `lb.studies()`.
     metric : name of the metric; "" for that of the study in its newest run.
-    rate : share of runs with a false alarm in any comparison while nothing changes.
+    rate : share of runs with a false alarm in any comparison while nothing changes, above 0 and at most 0.2.
     by_name : whether hosts with the same name are taken for the same machine.
 
     Raises
@@ -107,7 +116,11 @@ class Studies(Displayable):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per study; `hours` is the duration of a new run, other columns are about the latest run."""
+        """One row per study; `hours` is the duration of a new run, other columns are about the latest run.
+
+        `runs` is the number of runs, `trials` that of finished trials of the latest run. `problem` is the error if
+        the study cannot be read. Values that are not known are missing.
+        """
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
 
     def __iter__(self) -> Iterator[str]:

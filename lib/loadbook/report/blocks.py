@@ -112,7 +112,10 @@ CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 
 def check_texts(summary: Mapping[str, Any]) -> list[str]:
-    """Return glyph and name of the A/A arm, positive control and build gate, as far as the summary has results."""
+    """Return texts such as "✓ A/A", "✓ known effect" (positive control) and "✓ build gate" for a summary.
+
+    Checks without a result in the summary are left out.
+    """
     states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_SHORT_NAMES if kind in summary}
     states |= summary.get("check_states", {})
     texts = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_SHORT_NAMES.items() if kind in states]

@@ -38,11 +38,11 @@ class OutputPaths:
     markdown: bool = False
 
     def page_path(self, notebook: str, first: bool) -> Path:
-        """Return the path of the HTML page of a notebook."""
+        """Return the path of a notebook's HTML page; `first`: it is the first notebook of the study."""
         return self.pages / page_file_name(self.stem, notebook, first)
 
     def executed_path(self, notebook: str, first: bool) -> Path:
-        """Return the path of the executed notebook."""
+        """Return the path of the executed notebook; arguments as of `page_path`."""
         beside = self.page_path(notebook, first).with_suffix(".ipynb")
         return beside if self.notebooks is None else self.notebooks / f"{notebook}.ipynb"
 
@@ -76,6 +76,7 @@ def build_report(
 
     Parameters
     ----------
+    run : id of the run; "latest" is the newest finished one, or the newest if none is finished.
     pairs : ``name=value`` texts that set parameters; at least one notebook must declare each name.
     on_message : called with each line of progress.
     timeout_s : time limit of one notebook cell in seconds; None: no limit.
@@ -188,7 +189,11 @@ def build_report_at(
     timeout_s: float | None,
     kernel: SharedKernel,
 ) -> BuiltReport:
-    """Build a report at `place` with typed parameters `values`; other arguments as of `build_report`; no index."""
+    """Build a report at `place`; other arguments as of `build_report`.
+
+    `run` is an id, `values` maps parameters to values of their types. The summary is returned but not written, and
+    there is no history page.
+    """
     paths = layout.run(study, run)
     plan = read_current_plan(paths)
     given = notebook_parameters(layout, plan.study.notebooks, {"study": study, "run": run}, values)
@@ -292,7 +297,10 @@ def _build_page(
 
 
 def page_breadcrumbs(study: str, plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
-    """Return (text, target) of the links above a page: index, other pages, history, comparisons, earlier runs."""
+    """Return (text, target) of the links above a page: index, study, run, other pages, history, comparisons.
+
+    A target is a file name beside the page; None: text without a link. Only the first page links to comparisons.
+    """
     names = plan.study.notebooks
     titles = {n: "verdicts" if n == names[0] else _page_name(n) for n in names if n != name}
     others = [(title, place.page_path(n, n == names[0]).name) for n, title in titles.items()]

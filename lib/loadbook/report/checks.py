@@ -65,7 +65,10 @@ MISSING_CHECK_TEXTS = {
 
 @dataclass(frozen=True)
 class HarnessCheck:
-    """One cell of the strip of harness checks that is shown at the top of a page."""
+    """One cell of the strip of harness checks that is shown at the top of a page.
+
+    `css_class` is "" if nothing is wrong, else "doubt" or "failed"; `link` is the target of a link on the text.
+    """
 
     css_class: str
     glyph: str
@@ -184,7 +187,10 @@ MIN_SHIFT_SHARE = 0.25  # of the margin; a carry-over that moves no comparison b
 def order_sentences(
     check: OrderCheck, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
-    """Return the sentences below the order plot: drift, carry-over, outliers, what the mode tests besides."""
+    """Return the sentences below the order plot: drift, carry-over, outliers, what the mode tests besides.
+
+    `values` are `RunData.values` of the metric, `labels` maps treatments to display names.
+    """
     carry_over_text = check.carried.sentence(analysis.metric, labels) if check.carried else check.not_tested
     drift = diagnostics.describe_drift(values).sentence
     return [*filter(None, [drift, carry_over_text, _outlier_text(values), check.sentence])]
@@ -193,7 +199,11 @@ def order_sentences(
 def order_notes(
     check: OrderCheck, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[ValidityMessage]:
-    """Return messages about the order of trials: a doubt if carry-over was detected, a note on outliers."""
+    """Return messages about the order of trials: on carry-over if detected, on outliers, and those of the mode.
+
+    Carry-over is a doubt, or a note if it moves every effect by less than a quarter of the margin. `values` and
+    `labels` are as in `order_sentences`.
+    """
     messages, carried = [], check.carried
     if carried and carried.is_significant:
         matters = carried.largest_shift > MIN_SHIFT_SHARE * math.log1p(analysis.margin)
@@ -209,7 +219,10 @@ def order_notes(
 
 
 def check_order(data: RunData, analysis: Analysis, values: pd.DataFrame) -> OrderCheck:
-    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats, and what its mode tests."""
+    """Test a run for carry-over, and for what its mode (such as interleaved) tests besides.
+
+    The A/A arm is counted as the treatment that it repeats. `values` are `RunData.values` of the metric.
+    """
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
     return page_of(data.study).check_order(data, analysis, values, same)
 
@@ -240,7 +253,10 @@ def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFram
 
 
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
-    """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
+    """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure.
+
+    `statistics` are the percentiles shown, the highest last.
+    """
     counted = data.trials[data.trials["valid"]]
     sentences = [text] if (text := page_of(data.study).blocks_for_times_text(data.plan)) else []
     sentences += [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []

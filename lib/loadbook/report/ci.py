@@ -89,7 +89,7 @@ def ci_document(report: CiReport) -> dict[str, Any]:
 
 
 def ci_summary(report: CiReport) -> dict[str, Any]:
-    """Return the CI fields of a report's JSON summary, without the single cases."""
+    """Return `outcome`, `exit_code` and `sentence` of a CI result, for the JSON summary of a report."""
     return {"outcome": report.result.outcome, "exit_code": report.result.exit_code, "sentence": report.sentence}
 
 

@@ -46,9 +46,10 @@ class SharedKernelEngine(Engine):
         extra_arguments: list[str],
         **_: Any,
     ) -> None:
-        """Execute the cells of the page; if the kernel dies or a cell times out, it has the error at its end.
+        """Execute the cells of the page; if the kernel dies or a cell times out, the notebook ends with the error.
 
-        NotebookInterruptedError is then raised. Cells that are no part of the page are for a reader in JupyterLab.
+        NotebookInterruptedError is then raised. `execution_timeout` is in seconds for each cell, None for no limit.
+        Cells that are no part of the page are for a reader in JupyterLab.
         """
         options = {"kernel_name": kernel_name, "timeout": execution_timeout, "extra_arguments": extra_arguments}
         options["skip_cells_with_tag"] = NOTEBOOK_ONLY_TAG

@@ -179,7 +179,10 @@ SUMMARY_SUFFIX = ".summary.json"
 
 
 def write_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write a study's summary as JSON beside its pages; the index page is built only from these files."""
+    """Write a study's summary as JSON beside its pages; the index page is built only from these files.
+
+    The file is ``<study>.summary.json``, named by the key "study" of the summary.
+    """
     write_json(reports / f"{summary['study']}{SUMMARY_SUFFIX}", summary)
 
 
@@ -215,7 +218,10 @@ def earlier_pages(reports: Path, study: str, run: str) -> list[tuple[str, str]]:
 
 
 def write_comparison(page: Path, study: str, run: str, against: str) -> None:
-    """Write a JSON file beside the page of a comparison, with the ids of the two runs."""
+    """Write a JSON file beside the page of a comparison, with the ids of the two runs.
+
+    `run` is the newer run, `against` the older one.
+    """
     write_json(page.with_suffix(COMPARISON_SUFFIX), {"study": study, "run": run, "against": against})
 
 

@@ -32,12 +32,12 @@ def import_nbformat() -> Any:
 
 
 def is_on_page(cell: Any) -> bool:
-    """Return whether a cell is part of the page that is made of its notebook."""
+    """Return whether a cell is part of the exported page: it has no tag "notebook-only"."""
     return NOTEBOOK_ONLY_TAG not in cell["metadata"].get("tags", [])
 
 
 def read_notebook(path: Path) -> Any:
-    """Return a notebook as nbformat reads it; ReportError if the file is none."""
+    """Return a notebook as nbformat reads it; ReportError if the file cannot be read or is no notebook."""
     nbformat = import_nbformat()
     try:
         return nbformat.read(path, as_version=4)

@@ -141,7 +141,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table(Node):
-    """A table; `ruled_rows` are the positions of rows with a line above them."""
+    """A table of texts and nodes; `ruled_rows` are the positions (from 0) of rows with a line above them.
+
+    `name` is for screen readers, `caption` is visible, `css` is a class in the stylesheet. Raises ValueError if a row
+    has not one cell for each column.
+    """
 
     name: str
     columns: Sequence[Column]

@@ -89,7 +89,7 @@ def execute_notebook(
 
 
 def failed_notebook_path(out: Path) -> Path:
-    """Return the path to which a failed notebook is written."""
+    """Return the path to which a failed notebook is written: ``<stem>.failed.ipynb`` beside `out`."""
     return out.with_name(f"{out.stem}.failed.ipynb")
 
 

@@ -43,7 +43,15 @@ SAME_SIZE = 1.1  # sizes of responses up to this ratio are those of one page wit
 
 
 class Page:
-    """Base class of a run's pages; public methods that return a `Block` are each the content of one notebook cell."""
+    """Base class of a run's pages; public methods that return a `Block` are each the content of one notebook cell.
+
+    Parameters
+    ----------
+    data : the run.
+    baseline : the treatment that others are compared with; "": as the study declares.
+    metric : name of the metric without statistic; "": the study's.
+    level : confidence level of the intervals.
+    """
 
     notebook = ""
     # levels of validity rules that get sentences below the figure; doubts have their own section
@@ -67,7 +75,7 @@ class Page:
 
     @cached_property
     def values(self) -> pd.DataFrame:
-        """The values of the page's metric, one row per trial."""
+        """The `RunData.values` of the page's metric: one row per trial, `value` in base units (s, bytes, 1/s)."""
         return self.run_data.values(self.metric)
 
     @property
@@ -82,7 +90,7 @@ class Page:
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
-        """Messages on possible effects of the order of the trials (carry-over, outliers)."""
+        """Messages if the run is not finished, and on effects of the order of trials (carry-over, outliers)."""
         source = self.run_data.run_record.imported
         notes = sections.unfinished_notes(self.run_data)
         if not source or source.timed:
@@ -91,7 +99,7 @@ class Page:
 
     @cached_property
     def order_check(self) -> OrderCheck:
-        """What the order of trials shows: carry-over, and what is tested of this way of running."""
+        """What the order of trials shows: a test for carry-over, and what the mode of the run tests besides."""
         return checks.check_order(self.run_data, self.analysis, self.values)
 
     @cached_property
@@ -105,7 +113,10 @@ class Page:
         return self.run_data.paths.processed
 
     def data(self) -> pd.DataFrame:
-        """Return the numbers of the answer as a tidy frame, not rounded: one row per treatment, its change and p."""
+        """Return the numbers of the answer as a tidy frame, not rounded: one row per treatment, its change and p.
+
+        `report.verdicts.verdict_frame` describes the columns.
+        """
         return verdicts.verdict_frame(self.analysis)
 
     def scope(self) -> Block:
@@ -113,7 +124,10 @@ class Page:
         return Block(scope_nodes(self.question, " · ".join(scope_parts(self.run_data, self.analysis.margin))))
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
-        """Return the run's analysis on any metric, statistic and baseline (default: the page's), by the same rules."""
+        """Return the run's analysis on any metric, statistic and baseline, by the same rules.
+
+        `statistic` None is the metric's default, `baseline` "" that of the page.
+        """
         from loadbook.stats.analyse import analyse_strata
 
         return analyse_strata(
@@ -262,7 +276,10 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
 
 
 def paused_s(trials: pd.DataFrame) -> float:
-    """Return the seconds of a run in which it paused: no trial ran for more than `MIN_PAUSE_S`."""
+    """Return the seconds of a run in which it paused: no trial ran for more than `MIN_PAUSE_S` (300 s).
+
+    `trials` has the columns started (epoch seconds) and duration_s.
+    """
     timed = trials.dropna(subset=["started", "duration_s"]).sort_values("started")
     gaps = timed["started"] - (timed["started"] + timed["duration_s"]).cummax().shift()
     return float(gaps[gaps > MIN_PAUSE_S].sum())

@@ -21,7 +21,10 @@ _TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float:
 
 
 def parse_literals(source: str) -> dict[str, Any]:
-    """Return name -> literal that a cell assigns; UsageError if the cell does anything else."""
+    """Return name -> value of the assignments in a cell's source.
+
+    Raises UsageError if the cell does anything but assign literals.
+    """
     values: dict[str, Any] = {}
     try:
         for statement in ast.parse(source).body:
@@ -34,7 +37,10 @@ def parse_literals(source: str) -> dict[str, Any]:
 
 
 def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per given parameter that is undeclared, has an unsafe name, or a value of the wrong type."""
+    """Return one sentence per given parameter that is undeclared, has an unsafe name, or a value of the wrong type.
+
+    `declared` maps names to default values, whose types are required.
+    """
     problems = []
     for name, value in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
@@ -54,7 +60,11 @@ def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mappi
 
 
 def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Convert ``name=value`` texts to values of the declared types; UsageError for a text that cannot be converted."""
+    """Convert ``name=value`` texts to values of the declared types; UsageError for a text without "=".
+
+    `declared` maps names to default values. A value that cannot be converted, or whose name is not declared, stays
+    text; `validate_parameters` finds it.
+    """
     given: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -87,7 +97,8 @@ def check_parameters() -> None:
 def check_injected(cells: Sequence[str]) -> None:
     """Check the cell that papermill injected, if any, against the parameters cell before it.
 
-    `cells` are the sources of the cells executed so far, the list ``In`` of IPython.
+    `cells` are the sources of the cells executed so far, the list ``In`` of IPython. Raises UsageError as
+    `check_parameters`.
     """
     positions = [k for k, source in enumerate(cells) if source.startswith(INJECTED_COMMENT)]
     if positions:

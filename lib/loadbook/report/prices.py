@@ -23,8 +23,9 @@ PRICES_HINT = "give each host its price_per_month, and the file its currency"
 class Price:
     """The price of one treatment: of all its hosts per month, and the same divided by its rate in 1,000 requests/s.
 
-    `interval` follows from the interval of the treatment's change; the baseline has none. `ratio` is the price of 1,000
-    requests/s relative to the baseline's, with its interval. `is_upper_bound`: the offered load limited the rate.
+    `interval` is that of `per_1000`, by the interval of the treatment's change; the baseline has none. `ratio` is the
+    price of 1,000 requests/s relative to the baseline's, with its interval. `is_upper_bound`: the offered load
+    limited the rate.
     """
 
     per_month: float
@@ -64,8 +65,9 @@ class Prices:
 def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
     """Return the price of every treatment that has a measured rate and whose hosts all have a price.
 
-    Prices come from the hosts file, as recorded in run.json; drivers cost nothing. `unsaturated` treatments served the
-    whole offered load, so they could have served more.
+    There are none unless the metric of `analysis` is a rate (1/s). Prices come from the hosts file, as recorded in
+    run.json; drivers cost nothing. `unsaturated` treatments served the whole offered load, so they could have served
+    more.
     """
     recorded, study = data.run_record.prices or RecordedPrices(), data.study
     given = recorded.hosts | {f"external {role}": price for role, price in recorded.external.items()}
@@ -102,7 +104,10 @@ def _treatment_price(
 
 
 def price_sentence(prices: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
-    """Return one or two sentences on the price of 1,000 requests/s with each balancer and with the baseline."""
+    """Return the price of 1,000 requests/s a month with the baseline and with the cheapest other treatment, as text.
+
+    If one of the two prices is missing, the text is "Not known" and the reason.
+    """
     own = prices.by_treatment.get(analysis.baseline)
     compared = [r.treatment for r in analysis.of_kind("treatment") if r.treatment in prices.by_treatment]
     missing = f"no price for {join_words(shorten_list(prices.missing, 3))}"

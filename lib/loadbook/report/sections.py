@@ -68,7 +68,10 @@ def started_text(data: RunData) -> str:
 
 
 def treatment_differences(data: RunData) -> Table:
-    """Return a table, one row per treatment, of the factors in which it differs from the baseline."""
+    """Return a table, one row per treatment, of the factors in which it differs from the baseline.
+
+    "=" stands for the baseline's level. Factors with one level in all treatments are left out.
+    """
     study, base = data.study, data.study.levels_of(data.study.baseline)
     levels = {name: study.levels_of(name) for name in data.plan.treatments}
     varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
@@ -83,7 +86,8 @@ def treatment_differences(data: RunData) -> Table:
 def config_differences(data: RunData) -> dict[str, str]:
     """Return treatment's label -> diff (- and +) of its configuration files against those of the baseline.
 
-    Lines that also differ between two trials of the baseline (ports, ids, folders) are left out.
+    Lines that also differ between two trials of the baseline (ports, ids, folders) are left out. So are treatments
+    without a difference, and lines after the first `MAX_DIFF_LINES`.
     """
     texts: dict[str, list[list[str]]] = {}  # treatment -> lines in its first and in its last recorded trial
     for name in data.plan.treatments:
@@ -169,7 +173,10 @@ def fact_name(name: str) -> str:
 
 
 def fact_text(name: str, fact: Any) -> str:
-    """Return the value of a recorded fact as text; a dash if it could not be determined."""
+    """Return the value of a recorded fact as text; a dash if it could not be determined.
+
+    `fact` is a value, or a dictionary with it as "value". It is in bytes if the name ends in `_b` or `_bytes`.
+    """
     value = fact["value"] if isinstance(fact, dict) else fact
     if value is None:
         return DASH
@@ -234,7 +241,10 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class ValidityMessage:
-    """Messages of one validity rule (or check): title, level, number of trials, and the distinct sentences."""
+    """Messages of one validity rule (or check): name, title, level, number of trials, and text.
+
+    `level` is "invalid", "doubt", "note" or "unchecked". `text` is one of the messages, as an example if they differ.
+    """
 
     name: str
     title: str
@@ -250,7 +260,10 @@ def rule_titles(data: RunData) -> dict[str, str]:
 
 
 def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
-    """Return the messages of validity rules with these levels, one entry per rule and level, most frequent first."""
+    """Return the messages of validity rules with these levels, one entry per rule and level.
+
+    They are in the order of `levels`, those of most trials first.
+    """
     problems = data.problems[data.problems["level"].isin(levels)]
     messages = []
     for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
@@ -280,12 +293,15 @@ def unfinished_notes(data: RunData) -> list[ValidityMessage]:
 
 
 def trial_counts(data: RunData) -> dict[str, int]:
-    """Return the numbers of "planned", "executed" and "valid" trials."""
+    """Return the numbers of planned trials ("planned"), executed trials ("trials") and valid trials ("valid")."""
     return {"planned": len(data.plan.trials), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
 
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
-    """Return (reason, number of trials) of excluded trials, most frequent reason first."""
+    """Return (reason, number of trials) of excluded trials, most frequent reason first.
+
+    Planned trials that were not executed are counted, too.
+    """
     causes = with_causes(data)
     left_out = causes[~causes["valid"]]
     reasons = Counter(
@@ -336,7 +352,7 @@ def validity_block(data: RunData, levels: Sequence[str]) -> Block:
 
 
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
-    """Return the table of every trial in order of execution."""
+    """Return the table of every trial in order of execution: its value of `metric`, errors, and whether it counts."""
     unit, compared = get_metric(metric).unit, data.values(metric)
     outliers = diagnostics.find_outliers(compared)
     values = trial_values(data.trials, data.measurements, metric, every_trial=True)
@@ -382,9 +398,9 @@ def driver_scope(data: RunData) -> list[str]:
 def driver_latency_table(
     data: RunData, labels: Mapping[str, str], names: tuple[str, ...], percentiles: tuple[str, ...]
 ) -> Table:
-    """Return a table of percentiles per driver (medians over valid trials), for percentiles without a total.
+    """Return a table of percentiles per driver (medians over valid trials), for metrics without a total over drivers.
 
-    The metric shown for a treatment is the first of `names` that it has.
+    `names` are metrics, of which the first that a treatment has is shown; `percentiles` are such as "p99".
     """
     rows = _rows_without_total(data, percentiles)
     statistics = [p for p in percentiles if p in set(rows["statistic"])]

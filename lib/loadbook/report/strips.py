@@ -49,7 +49,7 @@ class EffectInterval:
 
 
 def effect_interval(row: AnalysisRow, metric: Metric) -> EffectInterval | None:
-    """Return what the strip of a row shows; None if the row was not compared.
+    """Return what the strip of a row shows; None if the row was not compared, or its interval is not finite.
 
     The interval of a one-sided question reaches from the bound at worst to the bound at best, and its band has the
     losses that are accepted.
@@ -72,12 +72,18 @@ def effect_interval(row: AnalysisRow, metric: Metric) -> EffectInterval | None:
 
 
 def interval_records(sentences: Iterable[tuple[str, EffectInterval | None]]) -> list[dict[str, Any]]:
-    """Return the intervals of verdict sentences for a summary."""
+    """Return a summary's records of intervals: a sentence and the fields of its `EffectInterval`.
+
+    `sentences` are pairs of verdict sentence and interval; those without an interval are left out.
+    """
     return [{"sentence": sentence} | asdict(interval) for sentence, interval in sentences if interval]
 
 
 def read_intervals(summary: Mapping[str, Any]) -> dict[str, EffectInterval]:
-    """Return sentence -> interval, treatments first; empty for a summary of an earlier version, which has none."""
+    """Return verdict sentence -> interval from a summary's records ("effects"), in their order.
+
+    It is empty for a summary of an earlier version, which has none.
+    """
     names = [field.name for field in fields(EffectInterval)]
     return {
         one["sentence"]: EffectInterval(**{name: one[name] for name in names}) for one in summary.get("effects", [])
@@ -85,7 +91,10 @@ def read_intervals(summary: Mapping[str, Any]) -> dict[str, EffectInterval]:
 
 
 def common_scale(intervals: Iterable[EffectInterval]) -> RatioScale:
-    """Return one axis for several strips; an interval much wider than the decided effects is cut."""
+    """Return one axis for several strips; an interval much wider than the decided effects is cut.
+
+    Decided effects are those of all strips whose kind is not "undecided".
+    """
     shown = list(intervals)
     decided = [one.change for one in shown if one.kind != "undecided"]
     margin = max((abs(end) for one in shown for end in one.margin), default=0.0)
@@ -125,7 +134,10 @@ def summary_strip(summary: Mapping[str, Any]) -> Markup:
 
 @dataclass(frozen=True)
 class StripRow:
-    """A row of a figure for narrow screens: name, verdict, change, and the intervals on its axis."""
+    """A row of a figure for narrow screens: name, verdict and change as texts, and the intervals on its axis.
+
+    `kind` sets the colour of the verdict, as in `EffectInterval`.
+    """
 
     name: str
     verdict: str
@@ -152,7 +164,10 @@ def rows_html(head: str, rows: Sequence[StripRow], scale: RatioScale) -> Markup:
 
 
 def strip_lines(summary: Mapping[str, Any], columns: int) -> dict[str, str]:
-    """Return sentence -> strip of a summary as a line of characters, for a terminal of this width."""
+    """Return sentence -> strip of a summary as a line of characters, for a terminal of this width.
+
+    It is empty for less than `SHORTEST_LINE` columns, and if the summary has no intervals.
+    """
     intervals = read_intervals(summary)
     if not intervals or columns < SHORTEST_LINE:
         return {}

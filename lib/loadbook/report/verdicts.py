@@ -47,7 +47,8 @@ LatencyPanels = Mapping[str, tuple["pd.DataFrame", Analysis]]
 class AnswerSummary:
     """The answer of a page: `kind` sets the bar's colour; sentences on more or fewer `errors` precede the headline.
 
-    `counts` are texts with the number of treatments per verdict, `step` is what would decide what is open.
+    `word` is the verdict in a few words, `support` the paragraph below the headline. `counts` are texts with the
+    number of treatments per verdict. `step` is the next step that would decide open comparisons, "" for none.
     """
 
     kind: str
@@ -74,7 +75,10 @@ class AnswerSummary:
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """One verdict sentence: glyph, the treatment's name (set in bold), and the verdict text."""
+    """One verdict sentence: glyph, the treatment's name (set in bold), and the verdict text.
+
+    `kind` is that of the verdict, "check" for a harness check; it sets the colour.
+    """
 
     kind: str
     glyph: str
@@ -165,7 +169,7 @@ def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
 
 
 def level_unit(metric: str) -> str:
-    """Return the unit in which tables show a metric."""
+    """Return the unit in which tables show a metric: "µs" for costs, "ms" for other times, else its base unit."""
     known = get_metric(metric)
     return "µs" if known.kind == "cost" else "ms" if known.unit == "s" else known.unit
 
@@ -209,7 +213,10 @@ LEVEL_TOLERANCE = 0.01  # between a change and the ratio of medians
 
 
 def level_note(analysis: Analysis) -> str:
-    """Return why the levels in the table do not give the changes, if the host changed its speed; "" if they do."""
+    """Return a note if a change in the table is far from the ratio of the medians shown, else "".
+
+    The two differ if the host changed its speed from block to block, as a change compares trials of one block.
+    """
     rows = [row for row in analysis.rows if row.verdict and row.verdict.comparison.effect is not None]
     for row in rows:
         assert row.verdict is not None
@@ -246,7 +253,7 @@ def milliseconds_text(value_s: float | None) -> str:
 
 
 def scaled_text(value_s: float | None, unit: str) -> str:
-    """Return seconds in ms or µs with three significant digits and without unit; a dash for None."""
+    """Return seconds in `unit` ("ms" or "µs") with three significant digits and without unit; a dash for None."""
     return DASH if value_s is None else f"{value_s * PER_SECOND[unit]:.3g}"
 
 
@@ -286,7 +293,8 @@ def _error_verdict_cell(row: AnalysisRow) -> VerdictCell | str:
 def latency_table(panels: LatencyPanels, labels: Mapping[str, str]) -> Table:
     """Return a table by treatment with the median over trials (ms) and the change of every percentile.
 
-    A percentile that only some of a treatment's trials have is followed by their number.
+    `panels` maps a percentile such as "p99" to its `RunData.values` and its analysis. A percentile that only some of
+    a treatment's trials have is followed by their number.
     """
     import pandas as pd
 
@@ -311,9 +319,11 @@ def latency_table(panels: LatencyPanels, labels: Mapping[str, str]) -> Table:
 def verdict_frame(analysis: Analysis) -> pd.DataFrame:
     """Return the numbers of an analysis, not rounded: one row per treatment; change and bounds are ratios minus 1.
 
-    `low` and `high` are the ends of the interval of `confidence`; those with `_both` decide equivalence or no loss by
-    one bound each. `method` is the test: "blocked-rank", "paired-t" of less than 8 blocks, "signed-rank" of arms that
-    scatter differently, or "always-valid-t". `measures` names the trials that tell the metric, or is "all".
+    `against` is the treatment that the row is compared with, `level` the row's own median in base units. `low` and
+    `high` are the ends of the interval of `confidence`; those with `_both` decide equivalence or no loss by one bound
+    each. `method` is the test: "blocked-rank", "paired-t" of less than 8 blocks, "signed-rank" of arms that scatter
+    differently, or "always-valid-t". The metric is compared among trials whose own `measures` is "all" or that of the
+    row. A row without a comparison, such as the baseline, lacks its numbers.
     """
     import pandas as pd
 

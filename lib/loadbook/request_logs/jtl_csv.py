@@ -47,7 +47,10 @@ class BadRowError(Exception):
 
 
 def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
-    """Read a block record by record: its columns `names`, and the damage between rows; BadRowError for a bad row."""
+    """Return (table of a block's columns `names`, damage between its rows); BadRowError for an invalid row.
+
+    `parse_block` calls it for blocks that pyarrow cannot parse. Lines of damage are counted from 0.
+    """
     if not block.is_complete:
         return _build_table([], layout, names), _trailing_damage(bytes(block.data), layout)
     damage: list[Damage] = []

@@ -91,7 +91,10 @@ _FAILURE_PATTERNS = (
 
 @dataclass(frozen=True)
 class TimestampFormat:
-    """One format of time stamps; `is_pattern` is False for milliseconds since 1970."""
+    """One format of time stamps, read as UTC; `regex` matches a whole stamp.
+
+    `is_pattern` is False for milliseconds since 1970, True for a date whose parts are the regex's named groups.
+    """
 
     description: str
     regex: re.Pattern[str]
@@ -121,7 +124,10 @@ EPOCH_MS = TimestampFormat("milliseconds since 1970 (13 digits)", re.compile(r"[
 
 
 def parse_timestamp_pattern(pattern: str) -> TimestampFormat:
-    """Return the format of a SimpleDateFormat pattern; ValueError for unknown letters or without milliseconds."""
+    """Return the format of a pattern of Java's SimpleDateFormat, such as ``yyyy/MM/dd HH:mm:ss.SSS``.
+
+    ValueError unless the pattern has each of the parts in this example, and no others.
+    """
     regex = ""
     for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|(.)", pattern, re.DOTALL):
         if letters and letters not in _PATTERN_LETTERS:
@@ -174,7 +180,7 @@ class JtlLayout:
         return None
 
     def column_array(self, column: str, values: list[str]) -> pa.Array:
-        """Return the values of one column as an array of numbers, booleans or dictionary-encoded texts."""
+        """Return a column's valid values as numbers (stamps: ms since 1970), booleans or dictionary-encoded texts."""
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.is_pattern:
             return from_numpy(np.array([self.timestamp_format.parse_ms(value) for value in values], np.int64))
         if column in (*INTEGERS, "timeStamp"):
@@ -185,11 +191,12 @@ class JtlLayout:
 
 
 def find_layout(file: str, first: str, second: str, properties: Mapping[str, str] | None) -> JtlLayout:
-    """Return the layout of a file from its first two lines; ParseError if it is no JTL.
+    """Return the layout of a file from its first two lines; ParseError if it is no JTL (JMeter's results).
 
     Parameters
     ----------
-    properties : the run's JMeter properties (`-J`), None if they are not known. A file without a header is then
+    file : the file's name in error messages.
+    properties : the run's JMeter properties (names without `-J`), None if not known. A file without a header is then
         readable only if it has the twelve default columns of JMeter 2.x.
     """
     known_properties = properties or {}
@@ -274,7 +281,10 @@ def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mappi
 
 
 class SubResultParent(NamedTuple):
-    """A row that may have sub-results: label, start and end in us, and the number of its next sub-result."""
+    """A row whose sub-results are labelled ``<label>-0``, ``<label>-1``, ...; `next_number` is that of the next one.
+
+    Times are in us since 1970; without time stamps, starts are 0.
+    """
 
     label: str
     start_us: int
@@ -294,7 +304,8 @@ class BatchBuilder:
     def build(self, table: pa.Table, lines: Sequence[int], kinds: Sequence[LogRowKind] | None = None) -> RequestBatch:
         """Return the rows of a table of JTL columns; ParseError for impossible times or counts.
 
-        `lines` are the line numbers of the rows; `kinds` are their kinds, which only XML shows.
+        `table` has at least the column elapsed; numbers are integers and texts are dictionary-encoded. `lines` are
+        the line numbers of the rows, and `kinds` their kinds, None for CSV. Call it in the order of the file.
         """
         labels, label = _column_texts(table, "label")
         codes, code = _column_texts(table, "responseCode")

@@ -45,9 +45,12 @@ MAX_TIME_MS = 10**9
 
 
 class Points(NamedTuple):
-    """The points of one block that tell requests, as columns; requests that were not started; rows of the block.
+    """The requests among the points (k6's rows) of one block, as columns.
 
-    `due_us` are the intended starts, -1 for a request without one; None if no request has one.
+    `ends_us` are ends in us since 1970, and `times_ms` durations. `status` and `error_code` are numbers as text, ""
+    or "0" for none; `name` is k6's tag, usually the URL. `not_started` is the number of requests for which no user
+    was free, and `rows` that of all points. `due_us` are the intended starts in us from the start of the schedule,
+    -1 for a request without one; None if no request has one.
     """
 
     ends_us: Ints

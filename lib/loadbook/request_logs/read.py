@@ -77,7 +77,7 @@ class RequestWriter:
         return self
 
     def write(self, batch: RequestBatch, driver: str = "") -> None:
-        """Add the rows of one batch."""
+        """Add the rows of one batch, with the name of the driver (load generator's host) whose log it is."""
         if len(batch):
             self._wait()
             self._under_way = self._thread.submit(self._write, batch, driver)
@@ -131,8 +131,8 @@ class LineLogFormat:
     columns : position -> name of the columns that are read.
     line_regex : regular expression of a valid line.
     description : the content of a line, for error messages.
-    is_valid : function that returns whether all values are in the ranges that `line_regex` allows.
-    to_batch : function that converts the columns to a batch.
+    is_valid : function of {name of a column: values}: whether all values are in the ranges that `line_regex` allows.
+    to_batch : function that converts {name of a column: values} to a batch.
     """
 
     tool: str
@@ -295,8 +295,9 @@ def summarise(
     tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` and `k6` (CSV or JSON lines, likewise),
         `h2load` (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
-    properties : JMeter properties of the run (names without `-J`), None if they are not known: a CSV without a header
-        is then read only if it has the twelve default columns of JMeter 2.x. For vegeta: see `vegeta_rows`.
+    properties : JMeter properties of the run (names without `-J`), None if they are not known. A CSV without a header
+        is then read only if it has the twelve default columns of JMeter 2.x. For vegeta: `interval_ns`, the time
+        between two scheduled starts, if the rate is constant.
     store : open parquet writer that also receives the rows; it may receive the logs of several drivers in turn.
     driver : name of the log's driver, for the store.
     start : offset in bytes of the first line to read, behind the lines of an earlier run.

@@ -50,14 +50,17 @@ class LogRowKind(IntEnum):
 
 
 def first_far_row(start_us: Ints, first_us: int) -> int | None:
-    """Return the index of the first row that starts more than 30 days from `first_us`; None if there is none."""
+    """Return the index of the first row that starts over 30 days before or after `first_us`; None if there is none.
+
+    `start_us` must not be empty.
+    """
     if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= MAX_SPAN_US:
         return None
     return int(np.argmax(np.abs(start_us - first_us) > MAX_SPAN_US))
 
 
 class Damage(NamedTuple):
-    """A defect of a log file: `name` (torn, nul, header, ...), line (from 1) and message."""
+    """A defect of a log file: `name` of its kind (torn: the last row is cut; nul, ...), line (from 1) and message."""
 
     name: str
     line: int
@@ -112,7 +115,10 @@ class RequestBatch:
         return len(self.elapsed)
 
     def started_since(self, started_s: float | None) -> RequestBatch:
-        """Return the rows that started at `started_s` (s since 1970, driver's clock) or later; all rows if None."""
+        """Return the rows that started at `started_s` (s since 1970, driver's clock) or later.
+
+        Returns all rows if it is None, or if the log has no exact starts.
+        """
         if started_s is None or self.start_us is None or not self.exact_starts:
             return self
         return self.take(self.start_us >= int(started_s * 1e6))
@@ -125,7 +131,10 @@ class RequestBatch:
 
 
 class RecordBlock(NamedTuple):
-    """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own."""
+    """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own.
+
+    `has_quotes` is whether the bytes contain a double quote, so that a line end may be part of a field.
+    """
 
     data: Bytes
     has_quotes: bool
@@ -133,7 +142,7 @@ class RecordBlock(NamedTuple):
 
 
 def first_text(data: Bytes) -> str:
-    """Return the first 60 bytes as quoted text."""
+    """Return the first 60 bytes as text in quotes, for error messages."""
     return repr(data[:60].decode(errors="replace"))
 
 
@@ -151,7 +160,10 @@ def torn_batch(block: RecordBlock, line: int) -> RequestBatch:
 
 
 def parse_csv(block: RecordBlock, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return the columns in `types` of a block of CSV whose columns are `names`; ArrowInvalid for other values."""
+    """Return the columns that are keys of `types` from a block of CSV whose columns are `names`, without a header.
+
+    ArrowInvalid if a value does not have its column's type.
+    """
     return arrow_csv.read_csv(
         pa.py_buffer(block.data),
         arrow_csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(block.data) + 1),
@@ -173,7 +185,10 @@ def parse_json_lines(block: RecordBlock, schema: pa.Schema) -> pa.Table:
 
 
 def path_labels(names: pa.DictionaryArray) -> tuple[list[str], NDArray[np.int32]]:
-    """Return (labels, index of each row's label): the path of a URL, as targets differ between trials, or the name."""
+    """Return (labels, index of each row's label) of requests by their names.
+
+    The label of a URL is its path, since hosts differ between trials; that of another name is the name.
+    """
     labels = [urlsplit(name).path if "://" in name else name for name in names.dictionary.to_pylist()]
     return labels or [""], to_numpy(names.indices).astype(np.int32)
 
@@ -182,7 +197,8 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
     """Split a stream at line ends into blocks of about `size` bytes; the rest after the last one is incomplete.
 
     A line end is inside quotes if an odd number of quotes precedes it in its block, since quotes within a quoted field
-    are doubled. A record longer than MAX_RECORD_BYTES ends the blocks as an incomplete one, which readers reject.
+    are doubled. If `quotes` is False, every line end counts. A record longer than MAX_RECORD_BYTES ends the blocks as
+    an incomplete one, which readers reject.
     """
     remainder, limit = bytearray(), size or BLOCK_BYTES
     step = min(limit, FIRST_BLOCK_BYTES)
@@ -217,7 +233,7 @@ def _read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearra
 def parsed_ahead(
     blocks: Iterable[RecordBlock], parse: Callable[[RecordBlock], T]
 ) -> Iterator[tuple[RecordBlock, Future[T]]]:
-    """Yield each block with the future of `parse(block)`, in order; PARSERS threads parse while the caller counts."""
+    """Yield each block with the future of `parse(block)`, in order; PARSERS threads parse later blocks meanwhile."""
     with ThreadPoolExecutor(PARSERS) as pool:
         waiting: deque[tuple[RecordBlock, Future[T]]] = deque()
         for block in blocks:

@@ -85,7 +85,7 @@ class Histogram:
         return self.sum_us / self._count_or_error() / 1e6
 
     def sd_s(self) -> float | None:
-        """Return the sample standard deviation (n - 1) in s, from exact sums; None for fewer than two values."""
+        """Return the sample standard deviation (n - 1) in s; None for a single value, ValueError when empty."""
         n = self._count_or_error()
         if n < 2:
             return None
@@ -109,7 +109,10 @@ class Histogram:
 
 
 def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterator[tuple[int, Ints, Ints]]:
-    """Yield (group, its distinct ticks (>= 0) in ascending order, their counts) for every group that occurs."""
+    """Yield (group, its distinct ticks in ascending order, their counts) for every group that occurs.
+
+    `group` has the group (from 0 to `groups` - 1) of each element of `ticks`, which are at least 0.
+    """
     if not len(ticks):
         return
     width = int(ticks.max()) + 1
@@ -366,7 +369,10 @@ def _label_times(
 
 
 class ExceedanceCurve(NamedTuple):
-    """Curve of slow requests: `shares_slower[i]` of all requests took longer than `times_s[i]` seconds."""
+    """Curve of slow requests: the share `shares_slower[i]` of all requests took longer than `times_s[i]` seconds.
+
+    Shares (0 to 1) descend from 1. `requests` and `trials` are the numbers of requests and of their files.
+    """
 
     shares_slower: tuple[float, ...]
     times_s: tuple[float, ...]
@@ -375,7 +381,7 @@ class ExceedanceCurve(NamedTuple):
 
 
 def merge_times(paths: Iterable[Path]) -> tuple[Histogram, int]:
-    """Return (times of all answered requests in these parquet files of requests, number of files)."""
+    """Return (times of all answered requests, number of files) of parquet files by `read.RequestWriter`."""
     merged, files = Histogram(), 0
     for path in paths:
         files += 1
@@ -390,7 +396,7 @@ def merge_times(paths: Iterable[Path]) -> tuple[Histogram, int]:
 
 
 def exceedance_curve(paths: Iterable[Path]) -> ExceedanceCurve | None:
-    """Return the curve of all requests in these files together; None if there are fewer than twenty."""
+    """Return the curve of all answered requests in the parquet files together; None for fewer than 20 requests."""
     merged, files = merge_times(paths)
     if merged.count < MIN_REQUESTS_BEYOND:
         return None

@@ -57,7 +57,7 @@ def program_folder_name(spec: ServiceSpec) -> str:
 
 
 def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return environment variables and argument list of the build command for `machine` (`uname -m`)."""
+    """Return environment variables and argument list of the build command for `machine` (as `uname -m` prints it)."""
     recipe = _recipe_of(spec)
     environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
 
@@ -225,7 +225,7 @@ class BuildError(HostError):
 
 
 class BuiltProgram(NamedTuple):
-    """A built program: its folder on the host, and its version (digest of the sources, compiler) for the record."""
+    """A built program: its folder on the host, and a text for the record with `program_digest` and compiler."""
 
     folder: str
     version: str

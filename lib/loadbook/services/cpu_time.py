@@ -40,7 +40,10 @@ for leader in $leaders; do eval "echo \\$total_$leader"; done
 
 
 class CpuReading(NamedTuple):
-    """CPU time (ns) used so far by each service, and the machine: process ids of one machine have one meaning."""
+    """CPU time (ns) used so far by each service, in the order of the leaders that were given.
+
+    `machine` (boot id and namespace of process ids) is equal for hosts that share their processes.
+    """
 
     machine: str
     used_ns: list[int]
@@ -51,7 +54,7 @@ def read_cpu_time(host: Host, leaders: Sequence[int]) -> CpuReading:
 
     Raises
     ------
-    CommandError : the host printed something else.
+    CommandError : the script failed, or did not print one number per leader.
     """
     done = host.script(CPU_TIME_SCRIPT, [str(leader) for leader in leaders], timeout_s=CPU_TIMEOUT_S, check=True)
     machine, *values = done.text.splitlines()

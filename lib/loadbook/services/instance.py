@@ -50,7 +50,7 @@ class ServiceError(HostError):
 class CheckResult(NamedTuple):
     """Result of a check; `response` is None if nothing answered, and has the status 0 if the check is not HTTP.
 
-    `succeeded` is True for an HTTP response or exit code 0; `target` (URL or command) and `outcome` are for messages.
+    `succeeded` is True for any HTTP response or exit code 0; `target` (URL, command) and `outcome` are for messages.
     """
 
     response: HttpResponse | None
@@ -67,7 +67,7 @@ class CheckResult(NamedTuple):
 def run_check(check: ServiceCheck, name: str, rendered: RenderedService, host: Host, client_host: Host) -> CheckResult:
     """Make one check: HTTP from `client_host` (from the service's `host` to its side port), or a command on `host`.
 
-    `name` is the command's key in `rendered.commands`. Raises only LostError, if the connection to a host is lost.
+    `name`: ready, prove or counters, as in `rendered.commands`. Raises only LostError (connection to a host lost).
     """
     argv, path, place = rendered.commands.get(name), check.path or "/", rendered.context
     client, port, scheme = client_host, place.port, rendered.scheme
@@ -193,7 +193,7 @@ class Proof(NamedTuple):
 
 
 def version(host: Host, spec: ServiceSpec) -> str:
-    """Return the version of the service's binary on a host, with the digest of the sources if it is built from them.
+    """Return the version of a service's binary, such as "1.22.1", and of a built one the digest of its sources.
 
     Builds the program if needed. Raises ServiceError with the package of a missing binary; BuildError.
     """
@@ -382,7 +382,7 @@ class Instance:
         return counts
 
     def session_leader(self) -> int | None:
-        """Return the leader of the session, or process group, of all of its processes; None if it is not running."""
+        """Return the id of the process that leads the session or group of its processes; None unless started."""
         return self._leader
 
     def pids(self) -> list[int]:
@@ -401,9 +401,9 @@ class Instance:
         return self._tail(self.log_file)
 
     def log_warnings(self, log: bytes) -> list[str]:
-        """Return the first different warnings of its log, of which `log` is the end; paths in its folder are relative.
+        """Return at most MAX_WARNINGS warnings of its log, each once; `log` is its end, as `log()` returns it.
 
-        None of a host's own server, whose log has lines of other days.
+        Empty for a host's own server (system mode), whose log also has lines of other days.
         """
         if self.spec.errors is None or self.spec.errors.warnings is None or self.spec.tree:
             return []

@@ -41,13 +41,16 @@ class ServiceProcess(NamedTuple):
 
 
 def parse_processes(output: str) -> list[ServiceProcess]:
-    """Return the processes that PROCESSES_SCRIPT printed, oldest first."""
+    """Return the processes that PROCESSES_SCRIPT printed, in the order of their ids (oldest first)."""
     words = [[*line.split(" ", 2), "0", ""] for line in output.splitlines() if line.strip()]
     return sorted(ServiceProcess(int(pid), int(threads), command) for pid, threads, command, *_ in words)
 
 
 def count_workers(workers: Workers | None, processes: Sequence[ServiceProcess]) -> int | None:
-    """Return the number of worker processes or, if the service has no pattern of those, threads; None if not known."""
+    """Return the number of worker processes; None if it is not known, or if there is none.
+
+    Without a pattern for worker processes (`workers.process`), the threads of all processes are counted.
+    """
     if workers is None:
         return None
     if workers.process is None:

@@ -74,10 +74,14 @@ class RenderedService:
     """A rendered configuration and its commands.
 
     `config_sha256` identifies the configuration: folder, addresses, ports, host names and `config_id` are replaced by
-    placeholders, so that it is the same on all hosts and in all runs. `config_id` is its start and a random token; a
-    process that reports it has read these files. `contains_config_id` is False for a user's own file without the id.
-    `commands` holds the service's commands and those of checks (ready, prove, counters), `expected` the texts that
-    the outputs of checks must contain, `scheme` the protocol of the port.
+    placeholders, so that it is the same on all hosts and in all runs. `config_id` is its first 16 digits and a random
+    token; a process that reports it has read these files. `contains_config_id` is False for a user's own file without
+    the id.
+
+    `files` holds path (below the folder; in system mode, the tree) -> content, `commands` name -> argument list of
+    the service's commands and of checks (ready, prove, counters). `expected` holds the texts that the outputs of
+    ready and prove must contain, and for counters the rendered `when` ("off": not read). `scheme` is the port's
+    protocol.
     """
 
     context: InstanceContext

@@ -184,11 +184,11 @@ class ErrorMessages(ServiceModel):
         return "\n".join(sorted(output.splitlines(), key=lambda line: not re.search(pattern, line)))
 
     def errors(self, output: str) -> list[str]:
-        """Return the different errors of the output, each as one line."""
+        """Return the errors of the output, each once and as one line; empty without a pattern (`line`)."""
         return list(dict.fromkeys(_matching_lines(self.line, output)))
 
     def log_warnings(self, log: str) -> list[str]:
-        """Return the different warnings of the running server's log, each as one line."""
+        """Return the warnings of the running server's log, each once and as one line."""
         lines = dict.fromkeys(_matching_lines(self.warnings, log))
         return [line for line in lines if self.harmless is None or not re.search(self.harmless, line)]
 
@@ -246,7 +246,7 @@ class IdleTimeout(ServiceModel):
     default_s: Annotated[float, Field(gt=0)]
 
     def seconds(self, values: Mapping[str, str | int | None]) -> float:
-        """Return the time-out for the values of the service's variables, as `ServiceSpec.values` returns them."""
+        """Return the time-out (s) for values of the service's variables, as `ServiceSpec.values` returns them."""
         value = values[self.var] if self.var else None
         return self.default_s if value is None else float(value)
 
@@ -379,7 +379,10 @@ class ServiceSpec(ServiceModel):
         return None
 
     def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:
-        """Return every variable's value as templates get it, or its default; StudyError for invalid values."""
+        """Return variable -> value for all variables, for templates (None: "unset"); StudyError if one is invalid.
+
+        `assignments` (variable -> value in the study) take precedence over the defaults.
+        """
         if problems := self.problems("vars", assignments):
             raise StudyError(f"service {self.name}", problems)
         return {name: var.accept(assignments.get(name, var.default)) for name, var in self.vars.items()}

@@ -61,7 +61,7 @@ SATURATION_RULE = "driver_saturated"
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """Settings of one analysis, defaults from the study filled in, and the values of each trial that it compares.
+    """Settings of one analysis, defaults from the study filled in; `values` are those of the metric, a row per trial.
 
     `planned_blocks` is None if the run has no plan. `execution` is that of the compared trials if the run has
     interleaved and plain blocks, else None. The study's `contrasts` apply to its own baseline and metric ("adjacent":
@@ -93,14 +93,14 @@ class AnalysisSpec:
 
     @cached_property
     def arms(self) -> dict[str, ArmTrials]:
-        """Return the trials of each arm that ran or is compared with."""
+        """Return treatment -> its trials, for each treatment that ran and for the baseline."""
         return arms_of(self.trials, self.errors)
 
 
 def resolve_spec(
     data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
 ) -> AnalysisSpec:
-    """Fill in the study's defaults; raise UsageError for an unknown baseline or a level outside 0.5 to 1."""
+    """Fill in the study's defaults for None; UsageError: unknown baseline or metric, or level not within 0.5 to 1."""
     study, metric_name = data.study, metric or data.study.metric
     metric_info = get_metric(metric_name)
     baseline_name = baseline or study.baseline
@@ -182,9 +182,9 @@ def analyse(
 
     Parameters
     ----------
-    baseline, metric, margin : default: those of the study (for another metric, the default margin of that metric).
+    baseline, metric, margin (ratio) : default: those of the study (for another metric, that metric's margin).
     statistic : statistic of the metric, such as "p99"; default: the usual one of the metric.
-    level : confidence level of the intervals.
+    level : confidence level of the intervals, such as 0.95.
     limited : whether a wide A/A arm limits the verdicts on single treatments (`Analysis.resolution`). False for what
         is judged on the whole and asks for a narrower A/A arm: build gates, claims, factors, runs beside each other.
 
@@ -417,7 +417,7 @@ def analyse_strata(
 
 
 def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.Analysis:
-    """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
+    """Return one analysis with the rows of all strata (keys: their levels, which are put before the rows' labels)."""
     analyses = list(analysis_by_level.values())
     rows = tuple(
         replace(row, label=f"{level}: {row.label}") if level else row

@@ -44,9 +44,9 @@ class CarryOver:
     p : F test of all previous treatments together.
     effect_by_predecessor : previous treatment -> effect on the next trial, against the mean of the other treatments.
     detectable_effect : smallest carry-over that this test finds with 80 % power.
-    adjusted_effects : treatment -> its effect against the baseline, corrected for the previous treatment.
-    largest_shift : largest change of an effect by that correction (of logs).
-    is_of_slices : whether it is one between slices.
+    adjusted_effects : treatment -> its effect against the baseline (ratio minus 1), corrected for what ran before.
+    largest_shift : largest change of an effect by that correction (of logs); only between slices, else infinite.
+    is_of_slices : True for the effect on the next slice, False for that on the next trial.
     """
 
     p: float
@@ -67,7 +67,7 @@ class CarryOver:
         return max(self.effect_by_predecessor, key=lambda name: abs(math.log1p(self.effect_by_predecessor[name])))
 
     def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
-        """Return a sentence on the carry-over."""
+        """Return a sentence on the carry-over; `labels` maps treatments to their labels."""
         if self.is_of_slices:
             return self._sentence_on_slices(metric, labels)
         if not self.is_significant:
@@ -157,7 +157,7 @@ def slice_carry_over(
     Parameters
     ----------
     samples : table `samples` of the run.
-    values, baseline, repeats : as in `carry_over`.
+    values, baseline, repeats : as in `carry_over`; `values` also has the column trial.
     """
     slices = _slice_rows(samples, values, repeats or {})
     names = sorted(slices["previous"].dropna().unique())
@@ -192,9 +192,9 @@ def slice_carry_over(
 
 
 def slices_of_trials(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return the slices in the table `samples`: trial, x, round (0, 1, ...), slice (s) and received_per_s (B/s).
+    """Return the slices in the table `samples`: trial, x (start, s), round (0, 1, ...), slice (length, s), and rate.
 
-    Empty for runs that did not record the bytes received in each slice.
+    The rate `received_per_s` is in B/s. Empty for runs that did not record the bytes received in each slice.
     """
     own = samples[samples["series"] == SLICE_SERIES]
     wide = own.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()

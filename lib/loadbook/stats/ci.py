@@ -59,7 +59,7 @@ def policy_text(policy: CiPolicy, metric: str) -> str:
 def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> Iterator[tuple[LimitState, str]]:
     """Yield each limit that applies to a comparison as (met, missed or open; description).
 
-    `errors`: False if the errors are judged in another case.
+    `row` must have a verdict. `errors`: False if the errors are judged in another case.
     """
     assert row.verdict is not None
     comparison, kind = row.verdict.comparison, row.verdict.kind
@@ -81,7 +81,7 @@ def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> 
 
 
 def unacceptable_verdicts(limits: CiLimits, metric: str) -> tuple[str, ...]:
-    """Return verdicts that fail a build: the policy's, or the defaults (without slower if limits allow it)."""
+    """Return verdicts that fail a build: `fail_on`, else the default, without slower if a limit states the loss."""
     if limits.fail_on is not None:
         return limits.fail_on
     limit = limits.min_effect if direction(metric) == "higher" else limits.max_effect

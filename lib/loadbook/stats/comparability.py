@@ -62,7 +62,7 @@ class ArmTrials:
         return set(self._columns["block"])
 
     def used(self, column: str) -> list[Any]:
-        """Return the values of a column in usable trials; none if the run has no such column."""
+        """Return the values of a column in usable trials; an empty list if the run has no such column."""
         if column not in self._used:
             values = self._columns.get(column, [])
             self._used[column] = [value for value, is_used in zip(values, self._usable, strict=False) if is_used]
@@ -75,7 +75,8 @@ class ArmTrials:
     def most_frequent(self, column: str) -> Any:
         """Return the most frequent value of a column among usable trials.
 
-        Of equally frequent values the smallest counts, independent of the order of the trials.
+        Of equally frequent values the smallest counts, independent of the order of the trials. ValueError without
+        trials.
         """
         counts = Counter(self.used(column))
         return min(counts, key=lambda value: (-counts[value], value is None, value))
@@ -94,7 +95,10 @@ class ArmTrials:
 
 
 def arms_of(trials: pd.DataFrame, treatments: Iterable[str]) -> dict[str, ArmTrials]:
-    """Return treatment -> its trials; of a treatment without any, none."""
+    """Return treatment -> its trials; a treatment without trials has an `ArmTrials` without any.
+
+    `trials` is a result of `exclusions.with_causes`; columns of `ARM_COLUMNS` that it lacks are left out.
+    """
     columns = {name: trials[name].tolist() for name in ARM_COLUMNS if name in trials}
     for name in columns.keys() & set(NULLABLE_COLUMNS):
         columns[name] = [None if value is pd.NA or value != value else value for value in columns[name]]
@@ -133,8 +137,9 @@ def invalid_reason(
 ) -> str | None:
     """Return the first reason that forbids a comparison; None if there is none.
 
-    Trials are compared only with status ok and valid. `varied` lists the workload fields in which the study makes the
-    arms differ, `reference_text` names the reference if it is not the baseline.
+    `own` are the trials of the treatment, `base` those of the reference; only those with status ok and valid are
+    compared. `varied` lists the workload fields in which the study makes the arms differ, `reference_text` names the
+    reference if it is not the baseline.
     """
     metric, statistic = comparison.metric, comparison.statistic
     if own.mostly("short_tail") or base.mostly("short_tail"):

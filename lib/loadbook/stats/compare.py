@@ -52,7 +52,7 @@ class ComparisonOptions(TypedDict, total=False):
 
     `metric` and `statistic` name the values. `level` is that of the two-sided interval and of the two one-sided tests
     that give the second interval. Rule "always-valid" uses the always-valid t test from 5 blocks on. `names_reference`:
-    flags name the reference, which is not the baseline of all comparisons.
+    the sentences in `Comparison.flags` contain the name of the reference instead of "the baseline".
     """
 
     metric: str
@@ -67,7 +67,8 @@ def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpa
 
     `values` has one row per trial: treatment, block, value (any unit), and optionally valid. Fewer than 5 blocks: no
     test. 5 to 7: paired t test on logarithms. From 8: blocked rank test, exact up to 12 blocks; if the scatter of the
-    arms differs, signed ranks (from 10 blocks) or paired t test.
+    arms differs, signed ranks (from 10 blocks) or paired t test. An effect above 0 means that the treatment has the
+    larger values.
     """
     return compare_pairs(paired_tests.pair_arms(values, treatment, baseline), **options)
 
@@ -189,8 +190,9 @@ def compare_contrasts(
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
-    The family is all comparisons that allow a verdict. If each has 8 blocks or more, p is adjusted step-down by joint
-    permutations; otherwise, and under the always-valid rule, by Holm's method. An adjusted p is never below its own.
+    `values` are as in `compare`. The family is all comparisons that allow a verdict. If each has 8 blocks or more, p
+    is adjusted step-down by joint permutations; otherwise, and under the always-valid rule, by Holm's method. An
+    adjusted p is never below its own.
     """
     pairs = [paired_tests.pair_arms(values, one, other) for one, other in contrasts]
     in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
@@ -215,9 +217,10 @@ def _adjust_p(
 
 
 def step_down_p(pairs: Sequence[paired_tests.PairedLogs]) -> list[float]:
-    """Return p-values adjusted by the largest statistic under shared label swaps (Westfall and Young, step-down).
+    """Return a p-value per comparison, adjusted by the largest statistic under shared label swaps.
 
-    A block that is missing in a comparison counts as no difference. Exact for up to 12 blocks.
+    The method is that of Westfall and Young, step-down. A block that is missing in a comparison counts as no
+    difference. Exact for up to 12 blocks.
     """
     differences = _rank_differences_of(pairs)
     lengths = np.sqrt((differences**2).sum(axis=1, keepdims=True))
@@ -289,7 +292,8 @@ def find_best_arm(
 ) -> BestArm:
     """Find the arm that beats every other arm (two-sided tests, not adjusted: the largest p must be significant).
 
-    `arms` are the baseline and the treatments that could be compared with it.
+    `arms` are the baseline and the treatments that could be compared with it. Fewer than three arms with
+    enough blocks for a test have no best one: the result is then `NO_BEST_ARM`. `values` are as in `compare`.
     """
     tests = _ArmTests(values, better, level, rule)
     ranked = tests.ranked(arms, baseline)

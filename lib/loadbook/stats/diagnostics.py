@@ -51,10 +51,11 @@ FLAG_PREFIX = "unstable effect: "
 
 
 def host_resources(traces: pd.DataFrame, hosts: Mapping[str, RecordedHost]) -> pd.DataFrame:
-    """Return every host's resource use over time: trial, host, resource, unit, t_s, value.
+    """Return every host's resource use over time: trial, host, resource, unit, t_s, value (CPU use: number of CPUs).
 
-    CPU use is summed over the CPUs that the host may use (run.json "hosts"), processes are summed by label because
-    their ids change from trial to trial. "other processes" is CPU time that no monitored process used.
+    `traces` is the table, `hosts` maps the alias of each host to its record (run.json "hosts"). CPU use is summed
+    over the CPUs that the host may use, processes are summed by label because their ids change. "other processes" is
+    CPU time that no monitored process used.
     """
     own = finest_source_only(traces)
     parts = [_cpu_resources(own[own["host"] == host], about.cpus).assign(host=host) for host, about in hosts.items()]
@@ -123,8 +124,8 @@ def peer_comparison(
     Returns
     -------
     host, resource, unit; `here`: mean in this trial; `usual`: median of the means of the other trials; `spread`: their
-    scaled median absolute deviation; `apart`: signed distance as a multiple of `spread`, NaN for differences of less
-    than a tenth of the usual value or of one CPU.
+    scaled median absolute deviation; `apart`: here minus usual as a multiple of `spread`. `apart` is NaN between -3
+    and 3, and for differences of less than a tenth of the usual value or of one CPU. Three other trials are needed.
     """
     treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
     others = trials[(trials["treatment"] == treatment) & (trials["trial"] != trial) & trials["valid"]]["trial"]
@@ -233,12 +234,19 @@ def share_beyond(statistic: str) -> float | None:
 
 
 def requests_needed(statistic: str, least: float) -> int:
-    """Return the number of requests that has `least` requests slower than a percentile."""
+    """Return how many requests a trial must have so that `least` of them are slower than the percentile `statistic`.
+
+    For a statistic that is no percentile it is `least`.
+    """
     return math.ceil(least / (share_beyond(statistic) or 1.0) - 1e-6)
 
 
 def tail_requests(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None:
-    """Return the number of requests slower than a percentile, per trial; None if `statistic` is no percentile."""
+    """Return the number of requests slower than a percentile, per trial; None if `metric` is no request time.
+
+    None also if `statistic` is no percentile. Request times are latency, latency_intended and service_time.
+    `requests` has the number of requests of each trial.
+    """
     share = _tail_share(metric, statistic)
     return None if share is None else requests * share
 
@@ -248,13 +256,19 @@ def _tail_share(metric: str, statistic: str) -> float | None:
 
 
 def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
-    """Return, per trial, whether fewer than `least` requests are slower than a percentile; False if unknown."""
+    """Return, per trial, whether fewer than `least` requests are slower than a percentile; False if unknown.
+
+    Parameters as of `tail_requests`.
+    """
     tail = tail_requests(metric, statistic, requests)
     return requests.isna() & False if tail is None else tail < least - 1e-9
 
 
 def short_tails(data: RunTables, trials: pd.Series, metric: str, statistic: str) -> pd.Series:
-    """Return, per trial of a run, whether the study needs more requests beyond the percentile than there were."""
+    """Return, for each of `trials` (names), whether it has too few requests that are slower than a percentile.
+
+    The limit is validity.min_tail_requests of the study. False if the percentile is not one of request times.
+    """
     if _tail_share(metric, statistic) is None:  # no need to look for the numbers of requests
         return trials.isna() & False
     requests = trials.map(values_by_trial(data, "requests"))
@@ -282,10 +296,10 @@ class EffectStability(NamedTuple):
 
 
 def effect_stability(differences: FloatArray) -> EffectStability | None:
-    """Return whether log ratios, given in the order of their blocks, changed during the run; None below 8 blocks.
+    """Return the change of log ratios, given in the order of their blocks, during the run; None below 8 blocks.
 
-    p is twice the smaller one of two tests: Mann-Kendall (a trend), and the rank version of von Neumann's ratio
-    (neighbouring blocks resemble each other; Bartels, 1982).
+    It is None also if all of them are equal. p is twice the smaller one of two tests: Mann-Kendall (a trend), and the
+    rank version of von Neumann's ratio (neighbouring blocks resemble each other; Bartels, 1982).
     """
     differences, blocks = np.round(differences, LOG_DECIMALS), len(differences)
     if blocks < MIN_STABILITY_BLOCKS or np.ptp(differences) == 0:
@@ -314,7 +328,10 @@ def block_order(blocks: Sequence[object]) -> list[int] | None:
 
 
 def stability_flags(blocks: Sequence[object], base: FloatArray, other: FloatArray) -> tuple[str, ...]:
-    """Return the flag of a comparison whose effect is unstable; an empty tuple if it is stable."""
+    """Return the flag of a comparison whose effect is unstable; an empty tuple if it is stable or this is not known.
+
+    `base` and `other` are the logs of both arms in these blocks.
+    """
     order = block_order(blocks)
     stability = None if order is None else effect_stability((other - base)[order])
     return (stability.flag,) if stability and stability.is_unstable else ()

@@ -23,21 +23,32 @@ if TYPE_CHECKING:
 MIN_ERROR_TRIALS = 5
 ALPHA = 0.05
 SUM_TOLERANCE = 1e-9
+RESPONSE_CLASSES = ("errors_status", "errors_length")  # responses: `requests` contains them
 ErrorVerdictKind = Literal["more", "fewer", "undecided", "none"]
 
 
 class ErrorCounts(NamedTuple):
-    """Errors, requests and, if known, block of each trial of one treatment; errors by class over all its trials."""
+    """Errors, requests and, if known, block of each trial of one treatment.
+
+    `by_class` maps classes such as "errors_timeout" to the number of errors in all its trials, without zeros.
+    `answered` is the number of errors of each trial that are responses, which `requests` contains.
+    """
 
     errors: np.ndarray
     requests: np.ndarray
     by_class: dict[str, int]
     blocks: tuple[object, ...] = ()
+    answered: np.ndarray | float = 0.0
 
     @property
     def trials(self) -> int:
         """Return the number of trials that were counted."""
         return len(self.errors)
+
+    @property
+    def attempts(self) -> np.ndarray:
+        """Return the requests of each trial, with those that got no response."""
+        return np.asarray(self.requests + self.errors - self.answered)
 
     @property
     def trials_with_errors(self) -> int:
@@ -76,6 +87,7 @@ def _count(own_trials: pd.DataFrame, counts: Mapping[str, Counter[str]]) -> Erro
         np.array([counts[trial]["requests"] for trial in errors], float),
         {name: total for name, total in by_class.items() if total > 0},
         tuple(block_of[trial] for trial in errors) if has_blocks else (),
+        np.array([min(n, sum(counts[trial][c] for c in RESPONSE_CLASSES)) for trial, n in errors.items()], float),
     )
 
 
@@ -97,7 +109,7 @@ def find_refusals(
 ) -> dict[str, Refusal]:
     """Return treatment -> its error responses, if more than half of its trials do not count because of them.
 
-    `gates` of the trials are the validity rules that excluded them.
+    `trials` is a result of `exclusions.with_causes`: `gates` are the validity rules that excluded a trial.
     """
     bad_pages = [status >= 400 for status in trials["response_status"].fillna(0)]
     refused = [
@@ -177,9 +189,9 @@ def _error_verdict_kind(
 
 
 def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    """Return p of a test that checks the other two: the differences of root counts under sign flips by block.
+    """Return the two-sided p of the differences of root error counts between both arms, under sign flips by block.
 
-    None if no block has both arms.
+    It checks the results of Fisher's test and of `rate_ratio`. None if no block has both arms.
     """
     own_roots, base_roots = (dict(zip(c.blocks, np.sqrt(c.errors), strict=False)) for c in (counts, baseline))
     differences = np.array([own_roots[block] - base_roots[block] for block in own_roots if block in base_roots])
@@ -200,7 +212,7 @@ def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None
     from scipy.stats import t
 
     errors = np.concatenate([counts.errors, baseline.errors])
-    attempts = errors + np.concatenate([counts.requests, baseline.requests])
+    attempts = np.concatenate([counts.attempts, baseline.attempts])
     used = attempts > 0
     arm = np.repeat([1.0, 0.0], [counts.trials, baseline.trials])
     design = np.column_stack([np.ones_like(arm), arm])[used]

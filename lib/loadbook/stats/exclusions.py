@@ -48,14 +48,14 @@ def with_causes(data: RunTables) -> pd.DataFrame:
 
 
 def exclusion_text(causes: Counter[ExclusionCause]) -> str:
-    """Return the most frequent causes of excluded trials, each with its number of trials."""
+    """Return the two most frequent causes of excluded trials as text, each with its number of trials."""
     shown = [f"{cause.text} in {pluralize(number, 'trial')}" for cause, number in causes.most_common(MAX_CAUSES)]
     more = [f"{len(causes) - MAX_CAUSES} other causes"] if len(causes) > MAX_CAUSES else []
     return ", ".join(shown + more)
 
 
 def blocks_missing(complete: int, incomplete: int) -> int:
-    """Return how many more complete blocks make enough of them complete for a comparison."""
+    """Return how many more complete blocks a comparison needs: five in all, and at most 20 % incomplete ones."""
     total = math.ceil(incomplete / MAX_INCOMPLETE_SHARE - 1e-9)
     return max(0, MIN_BLOCKS - complete, total - complete - incomplete)
 

@@ -34,7 +34,7 @@ MAX_LOSING = 2
 
 
 def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
-    """Return the first line of a non-inferiority study: how many treatments lose more than the margin, how many not."""
+    """Return the first line of a non-inferiority study: how many treatments lose more than `margin` (ratio)."""
     losing, within, undecided = (_rows_of_kind(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
@@ -55,7 +55,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return sentences on treatments that lose more than the margin; None if none does or there is one treatment."""
+    """Return sentences on at most two treatments that lose more than the margin; None without any, or for one row."""
     losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
     return " ".join(f"{row.label}{_row_parts(row).after_name}" for row in losing) or None
 
@@ -80,7 +80,7 @@ HEADLINES: dict[Case, tuple[str, ...]] = {
 
 
 def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
-    """Return the first line of a report; `labels` replaces the labels of treatments.
+    """Return the first line of a report; `labels` maps names of treatments to other labels than the study's.
 
     It has fewer than 90 characters if possible; an effect is shown with its interval at any length.
     """
@@ -88,7 +88,7 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
 
 
 def mark_exploratory(text: str, state: StoppingState) -> str:
-    """Return the first line, prefixed with "Exploratory:" if blocks were added to the run after looking at it."""
+    """Return a first line, with "Exploratory: " before it if it has a verdict and blocks were added to the run."""
     needs_prefix = state.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
@@ -97,7 +97,7 @@ def mark_exploratory(text: str, state: StoppingState) -> str:
 class Neutral:
     """Why a run has no headline of its own, without full stops.
 
-    `is_own_sentence`: the reason is said without "No verdict" before it. `is_early`: there will be a verdict.
+    `further`: sentences after it. `is_own_sentence`: without "No verdict" before it. `is_early`: "No verdict yet".
     """
 
     reason: str
@@ -114,9 +114,9 @@ class Neutral:
 def neutral_headline(analysis: Analysis, about: str = "", run: str = "") -> str:
     """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
-    If nothing could be compared because requests were answered with errors, or the run is not finished, it says that.
-    So it does if every difference is smaller than what the run can tell. Pages, figures, lists of runs and the command
-    line show it in place of their own headline. `about` and `run`: see `Neutral.text`.
+    If nothing could be compared because requests were answered with errors, or the run is not finished, the text is
+    that reason. The same holds if every difference is below the resolution. Pages, figures, lists of runs and the
+    command line show it in place of their own headline. `about` and `run`: see `Neutral.text`.
     """
     neutral = neutral_parts(analysis)
     return neutral.text(about, run) if neutral else ""
@@ -144,7 +144,7 @@ def neutral_parts(analysis: Analysis) -> Neutral | None:
 
 
 def neutral_caption(analysis: Analysis) -> str:
-    """Return the neutral headline for a figure or a claim, with the observed difference if an A/A arm failed."""
+    """Return `neutral_headline` (or "") for a figure or claim, with the observed difference if an A/A arm failed."""
     return " ".join(filter(None, (neutral_headline(analysis), void_reason(analysis))))
 
 
@@ -206,7 +206,7 @@ def no_change_sentence(analysis: Analysis) -> str:
 
 
 def open_claim_sentence(claim: str, undecided: int, not_compared: int, of: int) -> str:
-    """Return a claim on `of` treatments as a sentence: how many are undecided or not compared, or that all are open."""
+    """Return `claim` as a sentence with the numbers of open treatments; "Undecided: ..." if all `of` are open."""
     if undecided == of:
         return f"Undecided: {claim}."
     text = _open_claim(claim, undecided, not_compared)
@@ -275,7 +275,7 @@ def supporting_text(analysis: Analysis) -> str:
 
 
 def resolution_sentence(analysis: Analysis) -> str | None:
-    """Return which differences cannot be told, and why; None if all can be."""
+    """Return the resolution of a run and its reason as sentences; None if no A/A arm is wider than the margin."""
     if analysis.resolution is None:
         return None
     return f"{resolution_text(analysis.resolution)}: {resolution_reason(analysis)}"
@@ -403,7 +403,7 @@ def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
 
 
 def aa_result(row: AnalysisRow, baseline_label: str) -> str:
-    """Return the result of an A/A arm: passed, failed, too noisy to tell, or not checked."""
+    """Return the result of an A/A arm, to follow its label; `baseline_label` is that of the repeated treatment."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"not checked, {_not_checked_reason(row)}."
@@ -415,7 +415,7 @@ def aa_result(row: AnalysisRow, baseline_label: str) -> str:
 
 
 def control_result(row: AnalysisRow) -> str:
-    """Return the result of a positive control: whether its known effect was found with the right sign."""
+    """Return the result of a positive control, to follow its label: whether its known effect was found."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"not checked, {_not_checked_reason(row)}."
@@ -465,5 +465,5 @@ def _interval_text(row: AnalysisRow) -> str:
 
 
 def saturation_text(share: float) -> str:
-    """Return the share of trials in which a driver was at its limit, in words."""
+    """Return a clause on the share of trials (0 to 1) in which a driver was at its limit, without a full stop."""
     return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"

@@ -18,7 +18,10 @@ def is_compared(analysis: Analysis) -> bool:
 
 
 def refusal_texts(analysis: Analysis, labels: Mapping[str, str] | None = None) -> list[str]:
-    """Return which arms of a run without comparison answer with errors, how often, and why; without full stops."""
+    """Return which arms of a run without comparison answer with errors, how often, and why; without full stops.
+
+    The list is empty if a treatment was compared or no arm answers so. `labels` maps treatments to other labels.
+    """
     if is_compared(analysis):
         return []
     rows = [
@@ -31,7 +34,7 @@ def refusal_texts(analysis: Analysis, labels: Mapping[str, str] | None = None) -
 
 
 def refusal_headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
-    """Return the first line of a run without comparison whose arms answer with errors: which, how often, and why."""
+    """Return the first line of a run without comparison whose arms answer with errors; "" for other runs."""
     return " ".join(f"{text}." for text in refusal_texts(analysis, labels))
 
 
@@ -41,7 +44,7 @@ def unfinished_reason(analysis: Analysis) -> str:
 
 
 def excluded_headline(analysis: Analysis) -> str:
-    """Return the first line of a run in which too few blocks are complete for any comparison: why, and what to do."""
+    """Return the first line of a run in which too few blocks are complete for any comparison; "" for other runs."""
     verdicts = [row.verdict for row in analysis.of_kind("treatment") if row.verdict]
     few = [insufficient_blocks(v.comparison.blocks, v.comparison.excluded) for v in verdicts]
     if analysis.exclusions is None or not few or None in few:

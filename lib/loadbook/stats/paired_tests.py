@@ -38,7 +38,8 @@ UNEQUAL_VARIANCE_ALPHA = 0.05
 def label_signs(blocks: int) -> NDArray[np.float32]:
     """Return label swaps as rows of +1 and -1, one column per block.
 
-    Up to 12 blocks these are all swaps, without those that differ only in the sign of the whole row.
+    Up to 12 blocks these are all swaps, without those that differ only in the sign of the whole row; above, they are
+    9,999 random ones, the same in each call.
     """
     if blocks <= MAX_EXACT_BLOCKS:
         numbers = np.arange(2 ** max(blocks - 1, 0))[:, None]
@@ -49,7 +50,10 @@ def label_signs(blocks: int) -> NDArray[np.float32]:
 
 
 def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
-    """Return p-values: shares of swaps (last axis) with a hit; unless `exact`, the observed labels are one more."""
+    """Return p-values: shares of label swaps (last axis) with a hit, a statistic as extreme as the observed one.
+
+    `exact`: these are all swaps; otherwise the observed labels are counted as one more swap with a hit.
+    """
     count = np.count_nonzero(hits, axis=-1)
     if exact:
         return np.asarray(count / hits.shape[-1], dtype=float)
@@ -84,7 +88,7 @@ def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) 
 
 
 def adjust_holm(plain: Sequence[float | None]) -> list[float]:
-    """Return p-values of one family adjusted by Holm's method, which is valid under any dependence.
+    """Return p-values of one family adjusted by Holm's method, which is valid under any dependence; NaN for None.
 
     The same as `statsmodels.stats.multitest.multipletests`, which collects garbage on every call: 50 to 300 ms.
     """
@@ -137,10 +141,10 @@ def _bisect_bounds(
 
 @dataclass(frozen=True)
 class PairedLogs:
-    """Logs of both arms in complete blocks.
+    """Logs of both arms in complete blocks, ordered as `blocks`: `base` of the baseline, `other` of the treatment.
 
-    `incomplete` is the number of other blocks; in `unusable` of these a value has no logarithm, in the rest a trial is
-    missing.
+    `incomplete` is the number of other blocks. In `unusable` of these a trial is not valid or its value is not a
+    positive number; in the rest a trial is missing.
     """
 
     treatment: str
@@ -179,7 +183,10 @@ def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs
 
 
 def complete_blocks(values: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """Return the values of blocks in which each arm has a valid positive one: a row per block, a column per arm."""
+    """Return the values of blocks in which each arm has a valid positive one: a row per block, a column per arm.
+
+    `values` has one row per trial: treatment, block, value, valid.
+    """
     usable = values[values["valid"] & (values["value"] > 0)]
     return usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(arms)).dropna()
 
@@ -282,7 +289,10 @@ def paired_t_p(differences: FloatArray) -> tuple[FloatArray, FloatArray, FloatAr
 
 
 def variances_differ(base: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
-    """Return whether one arm scatters more, by Spearman's correlation of sum and difference (Pitman-Morgan test)."""
+    """Return whether one arm scatters more, at p < 0.05, for logs with blocks along the last axis.
+
+    The test is that of Pitman and Morgan, with Spearman's correlation of sum and difference.
+    """
     ranks = stats.rankdata(np.round([base + other, other - base], LOG_DECIMALS), axis=-1)
     centred = ranks - ranks.mean(axis=-1, keepdims=True)
     sd = ranks.std(axis=-1, keepdims=True)

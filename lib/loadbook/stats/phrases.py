@@ -162,7 +162,7 @@ def _case_of(verdict: Verdict) -> Case:
 def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
     """Return the text after a treatment's name: with more or fewer errors, first these, then "Given that, ...".
 
-    `compared_with` are the errors of the reference.
+    `compared_with` are the errors of the reference. The text is "" for a row without a verdict.
     """
     if row.verdict is None:
         return ""

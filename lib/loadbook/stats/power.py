@@ -61,7 +61,7 @@ class GapTest:
 
     @property
     def is_bimodal(self) -> bool:
-        """Return whether the trials form two groups."""
+        """Return whether the trials form two groups, at p < 0.01."""
         return self.p < BIMODAL_ALPHA
 
 
@@ -73,9 +73,10 @@ class NoiseSummary:
     ----------
     slots, residuals : of each trial in order of execution: its slot, and the log of its value minus the median log.
     mean : mean of the values, in their unit.
-    cv, cv_interval : coefficient of variation and its 95 % interval.
-    drift, drift_p : change from first to last trial (ratio minus 1), p (Mann-Kendall); None below 5 blocks.
+    cv, cv_interval : coefficient of variation (a ratio) and its 95 % interval.
+    drift, drift_p : change from first to last block (ratio minus 1), p (Mann-Kendall); None below 5 blocks.
     lag1, lag1_error : correlation of neighbouring residuals; standard error of a correlation of zero.
+    gap_test : whether the trials form two groups.
     """
 
     slots: NDArray[np.int64]
@@ -106,7 +107,10 @@ def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
 
 
 def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
-    """Describe the noise of trials of one configuration; None below 10 trials, or if all values are equal."""
+    """Describe the noise of trials of one configuration; None below 10 trials, or if all values are equal.
+
+    `values` is a result of `trials_of_arms` that also has the columns `block` and `valid`.
+    """
     if len(values) < MIN_NOISE_TRIALS or values["value"].nunique() < 2:
         return None
     logs = np.log(values["value"].to_numpy(float))
@@ -133,7 +137,7 @@ def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: f
     """Return the interval of the true standard deviation, divided by the standard deviation of the sample.
 
     Bonett's interval (2006), which allows for heavy tails, with the effective sample size of an autoregressive series,
-    n (1 - r^2) / (1 + r^2).
+    n (1 - r^2) / (1 + r^2). `lag1` is r, the correlation of neighbouring values; `level` is the confidence level.
     """
     from scipy.stats import norm, trim_mean
 
@@ -147,7 +151,7 @@ def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: f
 
 
 def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
-    """Test whether the widest gap among the middle 80 % of the residuals is wider than in normal noise."""
+    """Test whether the widest gap among the middle 80 % of the residuals (logs) is wider than in normal noise."""
     ordered = np.sort(residuals)
     start, gap = _widest_gap(ordered[None, :])
     simulated = np.sort(np.random.default_rng(GAP_SEED).normal(size=(GAP_SAMPLES, len(ordered))))
@@ -177,7 +181,10 @@ def normal_quantiles(shares: ArrayLike) -> NDArray[np.float64]:
 
 
 class BlocksNeeded(NamedTuple):
-    """Number of blocks that detect a difference with a probability of 80 %, and the range of this number."""
+    """Number of blocks that detect a difference with a probability of 80 %, and its 80 % range, `low` to `high`.
+
+    `resampled` is True if pseudo-studies gave the number, False if a formula did (above 40 blocks).
+    """
 
     blocks: int
     low: int
@@ -199,10 +206,17 @@ class DesignPrecision(NamedTuple):
 
 
 class RelabellingTest(NamedTuple):
-    """Shares of pseudo-studies that claim a difference; their `blocks` blocks are contiguous windows of a record.
+    """Shares (0 to 1) of pseudo-studies that find a difference, at p <= 0.05, between trials of one configuration.
 
-    `false_alarms`: random labels in each block, no difference. `detected`: the same, one arm times 1 + `effect`.
-    `fixed_order`: all trials of one arm before those of the other, one such study per window.
+    A pseudo-study takes `blocks` pairs of successive trials from a record and labels them as two arms.
+
+    Parameters
+    ----------
+    windows : number of places in the record at which a pseudo-study can begin.
+    studies : number of pseudo-studies behind `false_alarms`, and behind `detected`.
+    false_alarms : share with random labels in each pair; there is no true difference.
+    detected : the same share if one arm is multiplied by 1 + `effect`.
+    fixed_order : share if all trials of one arm come before those of the other; one pseudo-study per window.
     """
 
     blocks: int
@@ -216,7 +230,11 @@ class RelabellingTest(NamedTuple):
 
 @dataclass(frozen=True)
 class PairPool:
-    """Logs of pairs of neighbouring trials of one configuration, one row per pair."""
+    """Logs of pairs of neighbouring trials of one configuration, one row per pair.
+
+    Its methods simulate pseudo-studies: each of their blocks is one of these pairs, drawn and labelled at random. A
+    study detects an effect if the p of its comparison is at most `alpha`.
+    """
 
     pairs: NDArray[np.float64]
     _known: dict[float, float] = field(default_factory=dict, repr=False, compare=False)
@@ -233,13 +251,16 @@ class PairPool:
         return sd_interval_factors(ratios, level=SD_RANGE_LEVEL)
 
     def draw_studies(self, blocks: int, number: int = PSEUDO_STUDIES) -> tuple[FloatArray, FloatArray]:
-        """Return the logs of both arms in `number` studies; pairs are drawn with replacement, labels at random."""
+        """Return the logs of both arms in `number` studies, each an array with a row per study, a column per block.
+
+        Pairs are drawn with replacement, labels at random.
+        """
         rng = np.random.default_rng((STUDY_SEED, blocks))
         drawn = self.pairs[rng.integers(0, len(self.pairs), (number, blocks))]
         return _with_drawn_labels(drawn, rng)
 
     def power(self, blocks: int, effect: float, alpha: float = ALPHA) -> float:
-        """Return the share of studies that detect an effect (ratio minus 1)."""
+        """Return the share (0 to 1) of studies that detect an effect (ratio minus 1)."""
         base, other = self.draw_studies(blocks)
         return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
@@ -257,7 +278,7 @@ class PairPool:
         return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))
 
     def narrow_share(self, blocks: int, margin: float) -> float:
-        """Return the share of studies whose A/A arm passes: half of its 95 % interval is below the margin.
+        """Return the share of studies whose A/A arm passes: the half-width of its 95 % interval is below the margin.
 
         Above 40 blocks the intervals are those of 40 blocks times the root of the ratio of blocks.
         """
@@ -268,7 +289,10 @@ class PairPool:
         return float(np.mean(half_widths < margin))
 
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
-        """Return the number of blocks that detect an effect (above 40 blocks by a formula); None above 10,000."""
+        """Return the number of blocks that detect an effect (ratio minus 1) in 80 % of studies; None above 10,000.
+
+        Above 40 blocks the number comes from a formula. UsageError if the effect is not above 0.
+        """
         if not effect > 0:
             raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
         blocks, resampled = self._resampled(effect, alpha), True
@@ -281,7 +305,7 @@ class PairPool:
         return BlocksNeeded(blocks, min(low, blocks), max(high, blocks), resampled)
 
     def detectable_by_formula(self, blocks: int, alpha: float = ALPHA) -> float:
-        """Return the effect that more than 40 blocks detect, extrapolated by a formula from 40 blocks."""
+        """Return the effect (ratio minus 1) that more than 40 blocks detect with 80 % power, by a formula."""
         return detectable_effect(blocks, self._sd_beyond(alpha), alpha=alpha)
 
     def _sd_beyond(self, alpha: float) -> float:
@@ -308,14 +332,18 @@ def _effect_found(smallest_effects: FloatArray, power: float) -> float:
 
 
 def pair_pool(series: NDArray[np.float64]) -> PairPool:
-    """Return pairs of neighbours from logs in order of execution, without the last one if their number is odd."""
+    """Return pairs of neighbours from logs in order of execution; the last log is left out if their number is odd."""
     return PairPool(series[: len(series) // 2 * 2].reshape(-1, 2))
 
 
 def relabelling_test(
     series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02
 ) -> RelabellingTest | None:
-    """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if the record has only one window."""
+    """Judge pseudo-studies of trials of one configuration, each from 2 x `blocks` successive trials.
+
+    `series` has the logs of the trials' values in order of execution, `effect` is a ratio minus 1. None if there are
+    no more than 2 x `blocks` trials.
+    """
     if len(series) <= 2 * blocks:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(series, 2 * blocks)
@@ -339,7 +367,11 @@ MIN_LENGTH_TRIALS = 5
 
 
 class TrialLength(NamedTuple):
-    """Scatter of the rate within 1 s and between trials (ratios), times in s; no `best_s` if trials do not differ."""
+    """Best length of a trial, `best_s` (s); None if trials scatter no more than their own length explains.
+
+    `within_1s` and `between` are standard deviations (ratios): of a mean over 1 s within a trial, and between trials.
+    `overhead_s` is the time (s) that a trial takes in addition, `trials` the number of trials that were long enough.
+    """
 
     best_s: float | None
     within_1s: float
@@ -351,7 +383,7 @@ class TrialLength(NamedTuple):
 def estimate_trial_length(
     rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float
 ) -> TrialLength | None:
-    """Estimate the best trial length from trials of one configuration; None if they are too short or too few.
+    """Estimate the best trial length from trials of one configuration; None below five trials of about 30 s or more.
 
     Parameters
     ----------
@@ -375,15 +407,19 @@ def estimate_trial_length(
 
 
 def p_by_row(base: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the two-sided p of loadbook's own test, for each row of the logs of two arms."""
+    """Return the two-sided p of the test that `compare` would choose, for each row (study) of the logs of two arms.
+
+    Both arrays have a column per block.
+    """
     starts = range(0, len(base), CHUNK_ROWS)
     return np.concatenate([_p_and_sign(base[k : k + CHUNK_ROWS], other[k : k + CHUNK_ROWS])[0] for k in starts])
 
 
 def smallest_detected(base: FloatArray, other: FloatArray, alpha: float) -> FloatArray:
-    """Return, per row, the increase of `other` (log) at which it is found to be above `base`; inf if there is none.
+    """Return, per row (study), the smallest shift of `other` (log) that makes it significantly larger than `base`.
 
-    Found by bisection, since a larger difference is never harder to detect.
+    Significant means p <= `alpha`; inf if no shift is. `base` and `other` are logs, a column per block. Found by
+    bisection, since a larger difference is never harder to detect.
     """
     max_shift = float(max(base.max() - other.min(), other.max() - base.min())) + 1e-6
     max_shift *= 1 if base.shape[1] >= MIN_SIGNED_BLOCKS else 20  # the t test may need more than disjoint arms

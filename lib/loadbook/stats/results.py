@@ -33,6 +33,9 @@ VERDICT_ORDER: tuple[VerdictKind, ...] = (
 class Comparison:
     """Comparison of a treatment with a baseline over complete blocks; fields are None if they cannot be computed.
 
+    `blocks` is the number of complete blocks, `excluded` that of the others. A positive `effect` means larger values
+    of the treatment. `flags` are remarks without full stops.
+
     `ci95` and `p` agree: `ci95` excludes 0 if p <= 1 - `level`. `ci90` is the interval of two one-sided tests and
     decides equivalence. `level` is 0.95 unless the user chose another; the levels of both intervals are then `level`
     and 1 - 2 (1 - `level`). `ci_family` has the level 1 - (1 - `level`) / `family_size`, if the blocks suffice.
@@ -65,7 +68,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class StoppingState:
-    """State of a run under the stopping rule of its study.
+    """State of a run under the stopping rule of its study; a look is an analysis after a planned number of blocks.
 
     `level` is that of each interval, `blocks` the number of blocks that count, `interim_analysis` the number of this
     look and of all looks. `pending_reason` is the reason if there is no verdict yet. `added_blocks` are those beyond
@@ -114,8 +117,9 @@ class Verdict:
 class Refusal:
     """Why most trials of a treatment do not count: its requests were answered with errors.
 
-    `share` of all responses in these trials, None if not counted; `statuses` such as "503", or "5xx" where the tool
-    tells no more, most frequent first, empty if not known; `log` is the reason in the service's log, "" if none.
+    `share` is that of all responses in these trials, None if not counted. `statuses` are such as "503", or "5xx" if
+    the tool reports only classes, most frequent first, empty if not known. `log` is the reason in the service's log,
+    else "".
     """
 
     share: float | None
@@ -127,6 +131,8 @@ class Refusal:
 class ErrorSummary:
     """Errors of one treatment: trials with errors among all its trials, and the verdict against the baseline.
 
+    `by_class` maps classes such as "errors_timeout" to numbers of errors. `p` is that of Fisher's test on trials with
+    errors. `kind`, if no difference is shown, is "undecided" for a treatment with errors, else "none".
     `upper_share` is the upper limit (one-sided 95 %) of the share of trials with errors if none had any. `rate_ratio`
     (errors per request over the baseline's, with 95 % interval) needs five trials with errors in both arms. `p_blocks`
     is a second test of both results: the differences of root counts under sign flips by block. `refusal` is set if most
@@ -152,9 +158,11 @@ class ErrorSummary:
 class AnalysisRow:
     """Unrounded results of one treatment, from which tables, figures and sentences take their numbers.
 
-    `reference_label` is the label of the reference, None if that is the study's baseline. `check_state` is the state of
-    an A/A arm or control, None for other rows; with an A/A arm whose interval's half-width is less
-    than `half_width_limit` (ratio), build gates, published claims and factorial effects are judged, too.
+    `median` and `mean_half_width` (of the interval of the mean) are in the metric's unit. `expected_effect` is the
+    known effect of a control (ratio minus 1), None for other metrics than the study's. `reference_label` is the label
+    of the reference, None if that is the study's baseline. `check_state` is the state of an A/A arm or control, None
+    for other rows; with an A/A arm whose interval's half-width is less than `half_width_limit` (ratio), build gates,
+    published claims and factorial effects are judged, too.
     """
 
     treatment: str
@@ -202,7 +210,7 @@ class AnalysisRow:
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Trials that do not count: their causes with numbers of trials, and what to do against the most frequent one."""
+    """Trials that do not count, in words: causes with numbers of trials, and the remedy for the most frequent one."""
 
     causes: str
     remedy: str
@@ -260,7 +268,7 @@ class Analysis:
 
     @property
     def resolution(self) -> float | None:
-        """Return the difference (ratio) below which the run tells nothing; None if no A/A arm is too wide."""
+        """Return the difference (ratio) below which the run shows nothing; None if no A/A arm is too wide."""
         return find_resolution(self.rows)
 
     @property
@@ -294,7 +302,7 @@ class Analysis:
         return self.contrasts == "best" and bool(self.best or self.tied_with_best)
 
     def row(self, treatment: str) -> AnalysisRow:
-        """Return the row of one treatment."""
+        """Return the row of the treatment with this name; StopIteration if there is none."""
         return next(r for r in self.rows if r.treatment == treatment)
 
     def of_kind(self, *kinds: RowKind) -> tuple[AnalysisRow, ...]:
@@ -309,7 +317,10 @@ def sort_wide_arms(rows: Iterable[AnalysisRow]) -> list[AnalysisRow]:
 
 
 def loss_at_margin(margin: float, better: Direction) -> float:
-    """Return the effect of a loss of the size of the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
+    """Return the effect (ratio minus 1) of a loss as large as the margin.
+
+    The margin acts as a factor: 0.02 gives -0.0196 for a rate, 0.05 gives 0.05 for a time.
+    """
     return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 

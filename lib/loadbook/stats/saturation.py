@@ -34,7 +34,10 @@ HostRecords = Mapping[str, RecordedHost]
 
 
 class CpuAllowance(NamedTuple):
-    """CPUs that the processes of a treatment may use on a host (None: all), and their CPU quota (None: no quota)."""
+    """CPUs that the processes of a treatment may use on a host.
+
+    `cpus` are the ids of these CPUs (None: all), `quota` is the CPU quota of the processes in CPUs (None: no quota).
+    """
 
     cpus: tuple[int, ...] | None = None
     quota: float | None = None
@@ -84,7 +87,10 @@ def saturation(
 
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return the saturation of a run, with windows, links, CPU placement and loads from the run's records."""
+    """Return the saturation of a run, with windows, CPU placement and loads from the run's records.
+
+    `links`: host -> network capacity in B/s; default: the recorded link rates.
+    """
     loads = {name: data.study.workload_of(name) for name in data.plan.treatments}
     return saturation(
         data.traces,
@@ -100,7 +106,8 @@ def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -
 def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | None]:
     """Return the bottleneck of each treatment: the full resource with the highest use; None if none was full.
 
-    `frame` is a result of `saturation`; treatments without monitored trials are missing.
+    `frame` is a result of `saturation`, whose docstring lists the codes. A driver comes first among resources of
+    equal use. Treatments without monitored trials are missing.
     """
     codes: dict[str, BottleneckCode | None] = {}
     for treatment, rows in frame.groupby("treatment", sort=False):
@@ -113,9 +120,10 @@ def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | N
 
 
 def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of one source for each trial, host and metric: the first in `SOURCE_PRECEDENCE`.
+    """Return the samples of one monitor (column `source`) for each trial, host and metric.
 
-    Two sources measured the same CPU or network, so their samples must not be added or averaged.
+    It is the first in `SOURCE_PRECEDENCE`, which lists monitors from detailed to coarse. If two monitors measured the
+    same CPU, the sum or mean of their samples would be wrong. Without a column `source` nothing is left out.
     """
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
@@ -134,7 +142,7 @@ def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, Rec
 
 
 def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
-    """Return, per treatment and host, the CPUs that the study gives to the treatment's processes."""
+    """Return (treatment, host) -> the CPUs that the study gives to the treatment's processes."""
     from loadbook.hosts.shell import cpu_list
 
     allowances: dict[tuple[str, str], CpuAllowance] = {}
@@ -156,9 +164,9 @@ def link_capacities(hosts: HostRecords) -> dict[str, float]:
 
 
 def within_windows(samples: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
-    """Return the samples (trial, t_s) of the measurements.
+    """Return the samples (columns trial, t_s) that were taken during measurements, from `t_s` 0 on.
 
-    `windows_s`: trial -> seconds of its measurement; that of another trial has no end.
+    `windows_s`: trial -> seconds of its measurement; of a trial that is not in it, all samples from 0 on are kept.
     """
     ends = samples["trial"].map({str(k): v for k, v in windows_s.items()}).astype(float).fillna(np.inf)
     return samples[(samples["t_s"] >= 0) & (samples["t_s"] <= ends)]

@@ -23,14 +23,17 @@ MAX_BLOCKS = 10_000
 
 
 def t_quantile(p: float, blocks: int) -> float:
-    """Return the quantile of Student's t for `blocks` paired differences."""
+    """Return the quantile of Student's t at probability `p` for `blocks` paired differences."""
     from scipy.special import stdtrit
 
     return float(stdtrit(blocks - 1, p))
 
 
 def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the smallest effect (ratio minus 1) that this number of blocks detects with this power."""
+    """Return the smallest effect (ratio minus 1) that this number of blocks detects with this power.
+
+    `sd` is the standard deviation of the paired log ratio. UsageError below 2 blocks.
+    """
     if blocks < 2:
         raise UsageError(f"{pluralize(blocks, 'block detects', 'blocks detect')} nothing", "plan 10 blocks or more")
     return math.expm1((t_quantile(1 - alpha / 2, blocks) + t_quantile(power, blocks)) * sd / math.sqrt(blocks))
@@ -39,7 +42,10 @@ def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: flo
 def blocks_needed(
     effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, limit: int = MAX_BLOCKS
 ) -> int | None:
-    """Return how many blocks detect an effect (ratio minus 1) with this power; None if more than `limit`."""
+    """Return how many blocks detect an effect (ratio minus 1) with this power; None if more than `limit`.
+
+    `sd` is the standard deviation of the paired log ratio. UsageError for an effect of -1 or less.
+    """
     if effect <= -1:
         raise UsageError(f"an effect of {effect} is no ratio minus 1", "give 0.02 for 2 %")
     delta = abs(math.log1p(effect))
@@ -99,7 +105,7 @@ def critical_t(method: Method | None, blocks: int, alpha: float) -> float:
 
 
 def equivalent_fixed_alpha(blocks: int, alpha: float) -> float:
-    """Return the alpha at which a fixed t test has the same critical value as the always-valid one."""
+    """Return the alpha, at least 1e-6, at which a fixed t test has the critical value of the always-valid one."""
     return max(float(2 * stdtr(blocks - 1, -_always_valid_critical_t(blocks, alpha))), MIN_ALPHA)
 
 

@@ -26,7 +26,10 @@ MOVING_ALPHA = 0.01
 
 
 class RateTrend(NamedTuple):
-    """Trend of a treatment's rate: `p` (Mann-Kendall), `change` from first to last window (ratio minus 1)."""
+    """Trend of a treatment's rate: `p` (Mann-Kendall), `change` from first to last window (ratio minus 1).
+
+    `moving` is true for p < 0.01; `duration_s` is the length of the shortest series.
+    """
 
     moving: bool
     p: float
@@ -56,7 +59,7 @@ def transient_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
 
 
 def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> RateTrend | None:
-    """Test whether a treatment's rate has a trend after the first ten seconds; None if its series are too short.
+    """Test whether a treatment's rate has a trend after the first ten seconds; None if a series is shorter than 40 s.
 
     Mann-Kendall at p < 0.01 on means over windows of 5 s (ten in trials of 60 s; at most 20, longer ones in longer
     trials), averaged over all trials because one trial alone has too little power. Each series has one rate per
@@ -94,7 +97,7 @@ MIN_SERIES_S = MIN_TRANSIENT_S + MIN_WINDOWS * WINDOW_S
 class RateSeries(NamedTuple):
     """Rates of one trial, summed over drivers, one value per `interval_s` seconds, whole intervals only.
 
-    The first interval begins `first_s` seconds after the load.
+    The first interval begins `first_s` seconds after the start of the load.
     """
 
     interval_s: float
@@ -115,7 +118,7 @@ class SettledRate(NamedTuple):
 
 
 def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[str, RateSeries]:
-    """Return trial -> its rates; trials of tools without rates per second are missing.
+    """Return trial -> its rates, from the table `samples`; trials of tools without rates per second are missing.
 
     Rates of several drivers are added second by second, since drivers start together; each counts by its own clock.
     """
@@ -146,7 +149,7 @@ def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[
 
 
 def settled_rate(series: RateSeries) -> SettledRate | None:
-    """Return the rate after the transient; None if the series is too short."""
+    """Return the rate after the transient; None if the series is shorter than 40 s."""
     if series.duration_s < MIN_SERIES_S:
         return None
     cut = transient_samples(series.values, series.interval_s)
@@ -154,6 +157,6 @@ def settled_rate(series: RateSeries) -> SettledRate | None:
 
 
 def settled_rates(samples: pd.DataFrame, metric: str) -> dict[str, float]:
-    """Return trial -> its rate after the transient, for trials whose series is long enough."""
+    """Return trial -> its rate (1/s) after the transient, for trials whose series has 40 s or more."""
     settled_by_trial = {trial: settled_rate(series) for trial, series in rate_series(samples, metric).items()}
     return {trial: one.rate_per_s for trial, one in settled_by_trial.items() if one is not None}

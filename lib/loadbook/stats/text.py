@@ -31,7 +31,10 @@ from loadbook.study.model import TrialExecution
 
 
 class DirectionWords(NamedTuple):
-    """Words for a rise and a fall of a metric; verb and pattern of a predicate ("is faster"), pattern of an effect."""
+    """Words for a rise and a fall of a metric; verb and pattern of a predicate ("is faster"), pattern of an effect.
+
+    Patterns contain {word} (rise or fall), {name} (of the metric), {predicate}, {than}, {size}: see `effect_phrase`.
+    """
 
     up: str
     down: str
@@ -90,7 +93,10 @@ def direction_word(metric: str, effect: float) -> str:
 
 
 def predicate(metric: str, effect: float, number: int = 1) -> str:
-    """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect with this sign."""
+    """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect with this sign.
+
+    `number` is that of the subjects: from 2 on the verb is in the plural.
+    """
     words = direction_words(metric)
     rest = words.predicate.format(word=direction_word(metric, effect), name=metric_noun(metric))
     return f"{words.verb if number == 1 else _PLURAL_VERBS[words.verb]} {rest}"
@@ -99,8 +105,9 @@ def predicate(metric: str, effect: float, number: int = 1) -> str:
 def effect_phrase(metric: str, effect: float, size: str, than: str = "", *, brief: bool = False) -> str:
     """Return "is faster than another by 6.0 %", "sustains 6.0 % more load", ... for an effect of this size.
 
-    `than` names the reference with its preposition (" than another"); "" for the baseline of a page. A brief phrase has
-    the word in place of the predicate: "faster by 6.0 %".
+    `effect` gives only the direction; `size` is its size as text, "6.0 %". `than` names the reference with its
+    preposition (" than another"); "" for the baseline of a page. A brief phrase has the word in place of the
+    predicate: "faster by 6.0 %".
     """
     word = direction_word(metric, effect)
     does = word if brief else predicate(metric, effect)
@@ -117,6 +124,7 @@ class ComparisonTexts:
 
     Texts ending in `_number` have no percent sign, for columns with it in their header. `size` and `bounds` have no
     sign, for sentences in which `direction_word` gives the direction. `worst` and `best` are one-sided bounds.
+    `level` is the median of the row's trials in the metric's unit; `trials_with_errors` is such as "3 of 12".
     """
 
     direction_word: str = ABSENT
@@ -206,7 +214,10 @@ MAX_TIED_NAMES = 4  # in a sentence on treatments that do not differ detectably
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False, noun: str = "treatment") -> str | None:
-    """Return the sentence on the best treatment or, leader first, on the labels that may be best; None if neither."""
+    """Return the sentence on the label `best`, else that `labels` (leader first) may be best; None if fewer than two.
+
+    `ties_lead`: whether all of `labels` are ahead of the rest.
+    """
     if best is not None:
         return f"{best} is ahead of every other {noun}; its own gain is likely a little overstated."
     if len(labels) < 2:
@@ -261,14 +272,14 @@ def forecast_text(verdict: Verdict, block_s: float | None = None) -> str:
 
 
 def resolution_text(resolution: float) -> str:
-    """Return the statement on the differences below which a run tells nothing: rounded up, without a full stop."""
+    """Return the statement on the resolution (a ratio) of a run: in percent, rounded up, without a full stop."""
     digits = 0 if resolution >= 0.1 else 1
     rounded = math.ceil(resolution * 100 * 10**digits - 1e-9) / 10**digits
     return f"Differences below {rounded:g}{NBSP}% cannot be told here"
 
 
 def margin_text(margin: float) -> str:
-    """Return a margin with its own number of decimals (at most two): 2 %, 0.5 %."""
+    """Return a margin (ratio) with its own number of decimals (at most two): 0.02 as 2 %, 0.005 as 0.5 %."""
     digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
     return format_percent(margin, digits, signed=False)
 
@@ -276,7 +287,7 @@ def margin_text(margin: float) -> str:
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
     """Return why an interval that excludes 0 is nevertheless undecided (many comparisons); "" if it includes 0.
 
-    It has no full stop.
+    It has no full stop. `among` is the noun for the comparisons.
     """
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:

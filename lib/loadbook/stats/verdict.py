@@ -111,7 +111,8 @@ def is_significant(comparison: results.Comparison) -> bool:
 def forecast_blocks(comparison: results.Comparison, margin: float) -> results.Forecast:
     """Return how many more blocks would show a difference, or exclude one beyond the margin, whichever comes first.
 
-    At most 60 blocks in all; in a family, alpha is divided by the number of comparisons.
+    `margin` is a ratio. All fields are None if that needs more than 60 blocks in all; in a family, alpha is divided
+    by the number of comparisons.
     """
     if comparison.effect is None or not comparison.sd_log:
         return results.Forecast(None, None, None)
@@ -168,9 +169,10 @@ def aa_state(verdict: results.Verdict | None, p_limit: float, margin: float) -> 
 
 
 def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> results.Verdict:
-    """Return a verdict as undecided if it says something about differences smaller than the resolution.
+    """Return a verdict, changed to undecided unless its whole interval lies beyond the resolution (a ratio).
 
-    A difference is told if its whole interval lies beyond the resolution (`benchmarks/simulated/resolution.py`).
+    So small, no-loss and equivalent become undecided, too. Without a resolution (None) the verdict stays as it is.
+    The rule was tested by simulation (`benchmarks/simulated/resolution.py`).
     """
     if resolution is None or verdict.kind in ("undecided", "invalid"):
         return drop_forecast(verdict, resolution)
@@ -182,7 +184,7 @@ def limit_to_resolution(verdict: results.Verdict, resolution: float | None) -> r
 
 
 def drop_forecast(verdict: results.Verdict, resolution: float | None) -> results.Verdict:
-    """Return a verdict without forecast if a wide A/A arm limits the run: its own scatter is not what it needs."""
+    """Return a verdict without its forecast if the run has a resolution; the wide A/A arm then has the forecast."""
     return verdict if resolution is None else replace(verdict, forecast=None)
 
 
@@ -192,7 +194,10 @@ def aa_margin(margin: float, metric: str) -> float:
 
 
 def blocks_for_half_width(row: results.AnalysisRow, limit: float) -> int | None:
-    """Return how many more blocks would make an interval's half-width smaller than `limit`; None if too many."""
+    """Return how many more blocks would make an interval's half-width smaller than `limit` (a ratio).
+
+    None if that needs more than 60 blocks in all, if the row has no interval, or if `limit` is 0.
+    """
     if not (row.verdict and limit and math.isfinite(row.half_width)):
         return None
     blocks = row.verdict.comparison.blocks
@@ -217,12 +222,11 @@ def control_state(
 
 
 def aa_half_width_limit(margin: float, controls: Collection[results.AnalysisRow]) -> float:
-    """Return the half-width of an A/A interval below which the run is judged as a whole.
+    """Return the half-width (ratio) of an A/A interval below which build gates and claims judge the run.
 
-    It is the margin or, if larger, a third of the known effect.
-
-    The largest known effect counts: the one stated in the study, else the one measured by a passed control. It is
-    expressed as the share that the slower arm loses, so that it does not depend on which arm is the baseline.
+    It is the margin or, if larger, a third of the known effect. The largest known effect counts: the one stated in
+    the study, else the one measured by a passed control. It is expressed as the share that the slower arm loses, so
+    that it does not depend on which arm is the baseline.
     """
     measured = {r.treatment: r.verdict.comparison.effect for r in controls if r.verdict and r.check_state == "passed"}
     known = (measured.get(r.treatment) if r.expected_effect is None else r.expected_effect for r in controls)

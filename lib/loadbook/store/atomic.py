@@ -26,7 +26,10 @@ DISK_FULL_HINT = "free some space there, then give the same command again: nothi
 
 
 class DiskFullError(OSError):
-    """No space for a file of loadbook; `filename` is its path, `strerror` states the bytes needed."""
+    """No space for a file of loadbook.
+
+    `filename` is its path, `strerror` a text with the bytes needed (if known) and the bytes free.
+    """
 
 
 @contextmanager
@@ -43,13 +46,16 @@ def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[N
 
 
 def disk_full_error(path: Path, needed_bytes: int | None, cause: str) -> DiskFullError:
-    """Return the error for a file that needs `needed_bytes` (None: not known)."""
+    """Return the error for a file that needs `needed_bytes` (None: not known); `cause` ends its message."""
     needed = f"{format_bytes(needed_bytes)} needed, " if needed_bytes else ""
     return DiskFullError(errno.ENOSPC, f"no room: {needed}{format_bytes(free_bytes(path))} free ({cause})", str(path))
 
 
 def disk_full_message(error: OSError, where: str | Path = ".") -> str:
-    """Return the message for a full disk: the file, the bytes needed if known, and the bytes free."""
+    """Return the message for a full disk: the file, the bytes needed if known, and the bytes free.
+
+    `where` is the path to name if the error has none.
+    """
     if not isinstance(error, DiskFullError):
         error = disk_full_error(Path(error.filename or where), None, error.strerror or str(error))
     return f"{error.filename}: {error.strerror}"

@@ -124,7 +124,8 @@ def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[Ar
     """Unpack the raw files of an archive into data/raw; return its manifest, and whether the run is new here.
 
     DataError: not an archive of loadbook, or a file is missing, of a wrong kind, or not as the manifest states; nothing
-    is kept then. UsageError: data/raw already has a different run of that name.
+    is kept then. UsageError: data/raw already has a different run of that name. `on_file` is called with (number of
+    raw files read, number of all).
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -229,7 +230,7 @@ def _extract_file(
 
 
 def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
-    """Return the names of rebuilt tables that differ from the archive's, byte for byte."""
+    """Return the file names of rebuilt tables that are missing, or differ from the archive's in any byte."""
     sent = {name: e.sha256 for name, e in contents.files_below("tables").items() if name.endswith(".parquet")}
     files = {name: paths.processed / name for name in sent}
     return sorted(n for n, file in files.items() if not file.is_file() or sha256_file(file) != sent[n])
@@ -239,7 +240,9 @@ FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet interprets a text th
 
 
 def tidy_csv(data: RunData) -> str:
-    """Return one row per trial, driver, metric and statistic, with the trial's treatment, factors, block and rules.
+    """Return CSV text with one row per trial, driver, metric and statistic, and the columns of the trials table.
+
+    A trial without measurements has one row; the rules that a trial violated are separated by spaces.
 
     Values are in base units (s, B, 1/s, 1). A text that a spreadsheet would take for a formula gets an apostrophe.
     """
@@ -258,7 +261,8 @@ def go_benchmark_text(data: RunData, metric: str) -> str:
     """Return valid trials as a Go benchmark, one line per trial (golang.org/design/14313-benchmark-format).
 
     `benchstat -col /treatment FILE` compares them, without blocks, margins and validity rules; it reads the better
-    direction of a unit from the `Unit` line.
+    direction of a unit from the `Unit` line. Values are in the metric's base unit. UsageError: no valid trial has
+    the metric.
     """
     definition = get_metric(metric)
     values = data.values(metric)

@@ -45,7 +45,8 @@ class TrialState:
 class Ledger:
     """Writer of a ledger file, used as a context manager.
 
-    The file at `path` is created if necessary; a torn last line is removed before anything is appended.
+    The file at `path` is created if necessary; a torn last line is removed before anything is appended. `entries` are
+    its events so far, oldest first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -200,14 +201,17 @@ def all_planned_trials(plan: Plan, entries: LedgerEntries) -> tuple[PlannedTrial
 
 
 def next_block_text(plan: Plan, done: Container[str]) -> str:
-    """Return "block 3 of 10" with the block of the first planned trial that is not done, the last one if all are."""
+    """Return "block 3 of 10" with the block of the first planned trial that is not done, the last one if all are.
+
+    `done` contains the ids of trials.
+    """
     blocks = [trial.block for trial in plan.trials]
     todo = (trial.block for trial in plan.trials if trial.trial not in done)
     return f"block {next(todo, max(blocks))} of {max(blocks)}"
 
 
 def interrupted_text(plan: Plan, done: Container[str], command: str) -> str:
-    """Return how far an interrupted run is, and the command that goes on."""
+    """Return a text on how far an interrupted run is, and with which command it is resumed; `done`: ids of trials."""
     return f"interrupted at {next_block_text(plan, done)}; `{command}` goes on"
 
 
@@ -237,7 +241,7 @@ class AddedTraceFiles(NamedTuple):
 
     @property
     def files(self) -> dict[str, str]:
-        """Return all files with their sha256."""
+        """Return path below the run's raw folder -> sha256 (hex) of parsed and original files."""
         return dict((*self.parsed_files, *self.original_files))
 
 
@@ -263,7 +267,8 @@ def store_added_files(
 ) -> AddedTraceFiles:  # fmt: skip
     """Write files into a run's raw folder, each under a new number, and record them in its ledger.
 
-    `parsed_files` and `original_files` map plain file names to contents. The caller must hold the lock of the study.
+    `parsed_files` and `original_files` map plain file names to contents. `offset_s` is the host's clock minus the
+    controller's (s); None: as measured in each trial. The caller must hold the lock of the study.
     """
     number = sum(len(added.files) for added in read_added_files(paths))
     checksums: list[dict[str, str]] = []

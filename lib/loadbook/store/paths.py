@@ -17,7 +17,11 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return `name` if it is safe as the name of a folder, host or treatment; else raise UsageError."""
+    """Return `name` if it is safe as the name of a folder, host or treatment; else raise UsageError.
+
+    Allowed are up to 63 letters, digits, ".", "_" and "-", of which the first is a letter or a digit. `kind`, such as
+    "host", is used in the message.
+    """
     if not NAME_PATTERN.match(name) or ".." in name:
         raise UsageError(f"{kind} name {name!r} is not allowed", "use letters, digits, '.', '_' and '-' (at most 63)")
     return name
@@ -32,7 +36,7 @@ class RunPaths:
 
     @property
     def study_toml(self) -> Path:
-        """Exact copy of the study file; included files have their sha256 in run.json."""
+        """Exact copy of the study file; plan.json has the study with the content of its included files."""
         return self.raw / "study.toml"
 
     @property
@@ -184,7 +188,10 @@ class Layout:
 
 
 def project_layout() -> Layout:
-    """Return the project's layout: that of $LOADBOOK_HOME, else of the nearest folder upwards that is a project."""
+    """Return the project's layout: that of $LOADBOOK_HOME, else of the nearest folder upwards that is a project.
+
+    A project has the folders studies/ and notebooks/. UsageError: there is none.
+    """
     home = os.environ.get("LOADBOOK_HOME")
     if home:
         if not Path(home).is_dir():

@@ -44,8 +44,8 @@ class RecordedPrices(BaseModel):
 class ImportSource(BaseModel):
     """Origin of an imported run: names of the folder and of the file of conditions, time of the import.
 
-    `timed` is true if the times of its trials are known, `times_given` if the file of conditions has them all; else
-    they are those in the outputs.
+    `at` is the time of the import (epoch s). `timed` is true if the times of its trials are known, `times_given` if
+    the file of conditions has them all; else they are those in the outputs.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -157,7 +157,10 @@ MAX_VALUE_LENGTH = 200  # characters; a longer value is the content of a file
 
 
 class FactDifference(NamedTuple):
-    """A fact of a host that changed; `kind` decides which changes matter."""
+    """A fact of a host that changed; a value is None if the fact was not recorded.
+
+    `kind` is that of the fact, such as "identity", or "tolerance" for a number of which small changes do not count.
+    """
 
     name: str
     before: str | float | None
@@ -184,7 +187,8 @@ class ConditionChange(NamedTuple):
 class RunConditions:
     """Recorded conditions of a run, without its tables.
 
-    `plan` has the changes in the ledger applied; `facts` maps names of files (``web-before``) to facts.
+    `plan` has the changes in the ledger applied; `facts` maps names of files (``web-before``: host, and before or
+    after the run) to facts: name -> a mapping with the keys "value" and "kind".
     """
 
     study: Study
@@ -211,7 +215,10 @@ def condition_changes(older: RunConditions, newer: RunConditions) -> list[Condit
 
 
 def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, tuple[Any, Any]]:
-    """Return the settings in which a treatment differs from another: factor or field of the load -> (other, own)."""
+    """Return the settings in which `treatment` differs from `against`: name -> (value of `against`, of `treatment`).
+
+    A name is a factor, or a field of the load such as "workload.connections".
+    """
     loads = (dict(_flattened({"workload": study.workload_of(n).model_dump(mode="json")})) for n in (treatment, against))
     own_values, other_values = (study.levels_of(n) | load for n, load in zip((treatment, against), loads, strict=True))
     pairs = {name: (other_values.get(name), own) for name, own in own_values.items()}
@@ -221,7 +228,11 @@ def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, 
 def fact_differences(
     before: Mapping[str, Fact], after: Mapping[str, Fact], tolerance: float = FACT_TOLERANCE
 ) -> list[FactDifference]:
-    """Return the facts of a host that differ by more than their kind allows; "info" facts may always differ."""
+    """Return the facts of a host that differ by more than their kind allows; "info" facts may always differ.
+
+    A fact is a mapping with the keys "value" and "kind". Numbers of the kind "tolerance" differ if they changed by
+    more than `tolerance` times the value before; a fact in only one of the mappings differs, too.
+    """
     differing = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")

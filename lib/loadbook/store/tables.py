@@ -39,7 +39,7 @@ TABLES = {table: {name: column.type for name, column in columns.items()} for tab
 
 
 def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
-    """Return the arrow schema of `table`; `factors` adds factor columns to the trials table."""
+    """Return the arrow schema of `table`; "trials" has a text column `factor_<name>` for each name in `factors`."""
     import pyarrow as pa
 
     types = {
@@ -53,7 +53,11 @@ def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
 
 
 def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
-    """Return `rows` as an arrow table; DataError if a required value is missing or a value has a wrong type."""
+    """Return `rows` (column -> value) as an arrow table; `factors` are names of factors, for the trials table.
+
+    Nullable columns may be missing in a row, and other keys are ignored. DataError: a required value is missing, or a
+    value has a wrong type.
+    """
     import pyarrow as pa
 
     schema = arrow_schema(table, factors)
@@ -179,9 +183,9 @@ MEASURES_OF_KIND = {"rate": RATES, "cost": RATES, "time": LATENCIES}
 
 
 def metric_keys(metric: str, statistic: str | None = None) -> dict[str, str]:
-    """Return what selects the values of a metric in the tables: `metric`, `statistic`, and `measures` of the trials.
+    """Return column -> value that selects a metric's rows: `metric` and `statistic`, and `measures` of the trials.
 
-    `statistic` is the metric's own by default. Trials with `measures` ALL tell every metric.
+    `statistic` is the metric's default if None is given. Trials whose `measures` is ALL count for every metric.
     """
     statistic = statistic or get_metric(metric).default_statistic
     return {"metric": metric, "statistic": statistic, "measures": _measures_telling(metric)}
@@ -193,13 +197,16 @@ def _measures_telling(metric: str) -> str:
 
 
 def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the trials that tell a metric: all, unless the run has some for rates and some for latencies."""
+    """Return the rows of the trials table whose values of a metric count.
+
+    These are all, unless the run has some trials for rates and costs and others for latencies (column `measures`).
+    """
     measures = _measures_telling(metric)
     return trials if measures == ALL else trials[trials["measures"].isin([ALL, measures])]
 
 
 def compared_execution(data: RunConditions, metric: str) -> TrialExecution:
-    """Return the execution of the trials among which a metric is compared in a run."""
+    """Return the execution ("plain", "interleaved", ...) of the trials whose values of a metric are compared."""
     mode = mode_of(data.study)
     return mode.blocks_telling(data.plan, metric).execution or mode.execution
 
@@ -212,10 +219,12 @@ def trial_values(
     *,
     every_trial: bool = False,
 ) -> pd.DataFrame:
-    """Return the trials with the total of one metric over all drivers as `value`, NaN if a trial has none.
+    """Return a row per trial with the total of one metric over all drivers as `value` (base units), NaN without one.
 
-    Of a run with trials for rates and others for latencies, only those that tell the metric (`trials_telling`), unless
-    `every_trial` is set.
+    `trials` and `measurements` are these tables of a run; None as `statistic` is the metric's default. The columns
+    are trial, treatment, block, slot, status, valid and value; rows are sorted by slot. Of a run with trials for
+    rates and others for latencies, only those that count for the metric (`trials_telling`), unless `every_trial` is
+    set.
     """
     statistic_name = statistic or get_metric(metric).default_statistic
     is_total = (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
@@ -227,13 +236,13 @@ def trial_values(
 
 
 def values_by_trial(data: RunTables, metric: str) -> dict[str, float]:
-    """Return trial -> value of a metric, for trials that have a value."""
+    """Return trial -> value of a metric (base units, its default statistic, total of all drivers), if it has one."""
     values = trial_values(data.trials, data.measurements, metric).set_index("trial")["value"].dropna()
     return {str(trial): float(value) for trial, value in values.items()}
 
 
 def measured_windows_s(data: RunTables) -> dict[str, float]:
-    """Return trial -> seconds from the start of its measurement to its end, by the tool's own account.
+    """Return trial -> seconds from the start of its measurement to its end, as reported by the tool.
 
     Of an interleaved trial, whose tool does not run all the time, from the start of its first slice to the end of its
     last one.
@@ -248,7 +257,7 @@ def measured_windows_s(data: RunTables) -> dict[str, float]:
 
 
 def edited_tables(paths: RunPaths) -> list[str]:
-    """Return the names of tables that changed since ingest wrote them; none if there are no checksums of them."""
+    """Return the names of tables whose files changed since ingest wrote them; empty if no checksums are recorded."""
     try:
         sums = read_json(paths.ingest_cache / "memory.json")["files"]
         return [n for n in TABLES if n + ".parquet" in sums and sums[n + ".parquet"] != sha256_file(paths.table(n))]
@@ -341,7 +350,10 @@ def strata_of(data: RunData) -> dict[str, RunData]:
 
 
 def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
-    """Return the run as if its study had only these treatments, and the fields in `changes`."""
+    """Return the run as if its study had only these treatments; `changes` sets other fields of the study.
+
+    Problems that concern the whole run are kept.
+    """
     study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
     specs = {name: study.treatments[name] for name in kept_names}
     published = study.published and study.published.model_copy(

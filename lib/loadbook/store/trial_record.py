@@ -49,7 +49,10 @@ class FileRecord(_Record):
 
 
 class DriverRecord(_Record):
-    """One load generator process; times are epoch seconds, by its host's clock and by the controller's."""
+    """One load generator process; times are epoch seconds, by its host's clock and by the controller's.
+
+    `rc` is the exit code; None if it left none.
+    """
 
     host: str
     argv: list[str]
@@ -134,7 +137,7 @@ class ServiceRecord(_Record):
 
 
 class ResponseRecord(_Record):
-    """Response to one request for the page, sent from the driver."""
+    """Response to a request for the page, sent from the driver: HTTP status; size (bytes) and sha256 of its body."""
 
     status: int
     bytes: int
@@ -168,9 +171,10 @@ class InterleavedRecord(_Record):
 class ProbeRecord(_Record):
     """One probe of a search for capacity: a load at a constant rate from a fresh service.
 
-    `share_within` is the share of the offered requests that were answered well within the limit, `margin` the logarithm
-    of the limit over the time of the objective's share, and `missed` what was missed: latency, errors, rate, or server
-    if that died; null if the objective was met. They are null for a probe that does not count, as its status says.
+    `share_within` is the share (0 to 1) of the offered requests that were answered without error within the limit.
+    `margin` is the natural logarithm of the limit over the time in which the objective's share of the requests (such
+    as 99 %) was answered; it is negative if the objective was missed. `missed` is what was missed: latency, errors,
+    rate, or server if that died; null if the objective was met. All three are null for a probe that does not count.
     """
 
     folder: RelativeFile
@@ -184,12 +188,15 @@ class ProbeRecord(_Record):
 
     @property
     def counts(self) -> bool:
-        """Return whether the probe tells if the objective was met."""
+        """Return whether the probe has a result: whether it is known if the objective was met."""
         return self.margin is not None
 
 
 class CapacityRecord(_Record):
     """Search for the capacity of one treatment in one block, or one start at a rate to certify.
+
+    The objective: at least the `share` of the requests is answered within `within_s` seconds, and at most the share
+    `errors` of them fails (both from 0 to 1).
 
     The other fields of the trial's record are those of the probe at capacity: the one of the highest rate that met the
     objective; if none did, the one of the lowest rate. `capacity_per_s` follows from the margins of the probes
@@ -206,12 +213,16 @@ class CapacityRecord(_Record):
 
     @property
     def is_search(self) -> bool:
-        """Return whether the rates of the probes followed from their outcomes."""
+        """Return whether this is a search, in which each rate follows from earlier probes, not one given rate."""
         return self.certified_share is None
 
 
 class TrialRecord(_Record):
-    """One attempt at one trial: conditions, status, and all files."""
+    """One attempt at one trial: conditions, status, and all files.
+
+    `factors` maps factor to level, `clocks` and `boot_ids` host to its value, `files` a path in the trial's folder to
+    its size and sha256. `block`, `slot` (place in the whole run) and `attempt` count from 1.
+    """
 
     schema_version: int = SCHEMA_VERSION
     study: str
@@ -261,7 +272,10 @@ def sha256_file(path: Path) -> str:
 
 
 def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
-    """Record the sha256 of every file in `folder`, write trial.json last, and return the completed record."""
+    """Write trial.json with size and sha256 of every other file in `folder`, and return the completed record.
+
+    `record` itself is not changed.
+    """
     own = folder / RECORD_NAME
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p != own)
     files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
@@ -271,7 +285,7 @@ def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
 
 
 def publish_trial(staged: Path, final: Path) -> None:
-    """Rename a completed folder to its final name, which must not exist yet."""
+    """Rename a completed folder to its final name; DataError if that exists already."""
     if final.exists():
         raise DataError(f"{final} is already there", "a published trial is never overwritten")
     move_folder(staged, final)
@@ -355,7 +369,10 @@ def measurement_spans(drivers: Sequence[DriverRecord], clocks: Mapping[str, Cloc
 
 
 def window_fields(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord]) -> dict[str, Any]:
-    """Return the fields of a trial's record that follow from its drivers' times: `window` and `start_skew_s`."""
+    """Return the fields of a trial's record that follow from its drivers' times: `window` and `start_skew_s`.
+
+    Either is None if it is not known; `start_skew_s` is also None for a single driver.
+    """
     spans = measurement_spans(drivers, clocks)
     skew_s = round(spans.start_skew_s, 6) if spans and len(drivers) > 1 else None
     return {"window": spans.window if spans else None, "start_skew_s": skew_s}
@@ -364,7 +381,8 @@ def window_fields(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRec
 def clock_error_s(hosts: Iterable[str], clocks: Mapping[str, ClockRecord]) -> float:
     """Return the largest error (s) of the difference of two hosts' corrected clocks: half of each round trip.
 
-    It is 0 for a single host.
+    Of several hosts, the two with the longest round trips count. It is 0 for a single host. `clocks` is keyed by
+    host.
     """
     round_trips = sorted(clocks[host].rtt_before_s for host in hosts if host in clocks)
     return sum(round_trips[-2:]) / 2 if len(round_trips) > 1 else 0.0

@@ -29,10 +29,11 @@ class IntegrityFinding(NamedTuple):
 
 
 class LedgerChecksums(NamedTuple):
-    """Checksums in a ledger: sha256 of trial.json by trial and attempt, sha256 of the run's other files by name.
+    """Checksums in a ledger: sha256 of trial.json by (trial, attempt), sha256 of the run's other files by name.
 
-    None if the ledger has none (older versions); `run_files` is also None before the end of a run. `added_trace_files`
-    are trace files that were added to the run.
+    A value is None if the ledger has none (older versions); `run_files` is also None before the end of a run.
+    `added_trace_files` maps the trace files that were added to the run to sha256. Names are paths below the run's raw
+    folder.
     """
 
     attempts: Mapping[tuple[str, int], str | None]
@@ -42,7 +43,10 @@ class LedgerChecksums(NamedTuple):
 
 @dataclass
 class IntegrityCheck:
-    """Result of a check: numbers of attempts, files and bytes, findings, and files without a checksum."""
+    """Result of a check: numbers of attempts, files and bytes (`size`), findings, and files without a checksum.
+
+    The files without a checksum are `uncovered`; they are no findings.
+    """
 
     attempts: int = 0
     files: int = 0
@@ -55,7 +59,10 @@ class IntegrityCheck:
         self.findings.append(IntegrityFinding(kind, path, message))
 
     def check_file(self, path: Path, sha256: str | None) -> None:
-        """Compare the sha256 of one file with `sha256`; a difference is a finding."""
+        """Compare the sha256 of one file with `sha256`; a difference or a missing or unreadable file is a finding.
+
+        With None as `sha256`, the file is added to `uncovered`.
+        """
         try:
             now = trial_record.sha256_file(path)
             self.files, self.size = self.files + 1, self.size + path.stat().st_size
@@ -76,7 +83,10 @@ def run_file_checksums(paths: RunPaths) -> dict[str, str]:
 
 
 def changed_run_files(paths: RunPaths) -> list[str]:
-    """Return the names of files outside trial folders that are missing or changed since the run ended."""
+    """Return the names of files outside trial folders that are missing or changed since the run ended.
+
+    It is empty if the ledger has no checksums of them, or is damaged.
+    """
     checksums = _read_checksums(paths, IntegrityCheck())
     known = (checksums.run_files if checksums else None) or {}
     return sorted(
@@ -87,7 +97,7 @@ def changed_run_files(paths: RunPaths) -> list[str]:
 
 
 def missing_ledger_lines(paths: RunPaths) -> str:
-    """Return the evidence that the last lines of a ledger are missing; "" if there is none."""
+    """Return a text on what shows that the last lines of a ledger are missing; "" if nothing does."""
     try:
         entries = read_ledger(paths.ledger)
         ended = read_run_record(paths).ended is not None
@@ -103,7 +113,10 @@ def missing_ledger_lines(paths: RunPaths) -> str:
 
 
 def attempt_checksums(paths: RunPaths) -> dict[str, dict[int, str]]:
-    """Return trial -> attempt -> sha256 of its trial.json, as recorded in the ledger; empty if it has none."""
+    """Return trial -> attempt -> sha256 of its trial.json, as recorded in the ledger.
+
+    It is empty if the ledger is missing, damaged, or has none.
+    """
     ledger_checksums = _read_checksums(paths, IntegrityCheck())
     checksums: dict[str, dict[int, str]] = {}
     for (trial, attempt), sha256 in ledger_checksums.attempts.items() if ledger_checksums else ():

@@ -34,7 +34,10 @@ FACTOR_LETTERS = "abcdefghi"
 
 
 def defining_relation(words: Iterable[int]) -> frozenset[int]:
-    """Return all products of one or more words, the defining relation; it contains 0 if the words are dependent."""
+    """Return all products of one or more words (sets of factors, bit i for factor i): the defining relation.
+
+    It contains 0 if the words are dependent.
+    """
     products = {0}
     new_products: set[int] = set()
     for word in words:
@@ -44,7 +47,10 @@ def defining_relation(words: Iterable[int]) -> frozenset[int]:
 
 
 def effect_sign(effect: int, cell: int) -> int:
-    """Return the sign, +1 or -1, with which the response of a combination (`cell`) enters an effect."""
+    """Return the sign, +1 or -1, with which the response of a combination (`cell`) enters an effect.
+
+    Bit i stands for factor i: set in `cell` if it is at its high level, in `effect` if its sign is multiplied.
+    """
     return -1 if (effect.bit_count() - (effect & cell).bit_count()) % 2 else 1
 
 
@@ -53,6 +59,7 @@ def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, .
     """Return the words of the fraction 1 / 2 ** `word_count` with minimum aberration.
 
     It has the highest resolution, then the fewest shortest words; its last factors are products of the first ones.
+    Words are sets of factors, bit i for factor i; there are none for a full factorial, or if factors are too few.
     """
     base = factor_count - word_count
     products = [p for p in range(2 ** max(base, 0)) if p.bit_count() > 1]
@@ -90,7 +97,7 @@ class FactorialDesign:
 
     @property
     def resolution(self) -> int | None:
-        """Return the length of the shortest word of the defining relation; None for a full factorial."""
+        """Return the number of factors in the shortest word of the defining relation; None for a full factorial."""
         return min((word.bit_count() for word in self.relation), default=None)
 
     @property
@@ -145,7 +152,10 @@ class FactorialDesign:
         return " or ".join(self.effect_name(e) for e in sorted(aliased) if e.bit_count() == fewest)
 
     def cell_by_treatment(self, baseline: str) -> dict[str, int]:
-        """Return treatment -> combination; its name has the letters of high factors, "all low" is the baseline."""
+        """Return treatment -> combination, bit i for a high factor i; "all low" is the baseline.
+
+        The name of another treatment is the letters of its high factors: "ac" for the first and the third.
+        """
         return {
             "".join(FACTOR_LETTERS[i] for i in range(len(self.names)) if c >> i & 1) or baseline: c for c in self.cells
         }
@@ -181,7 +191,7 @@ def alias_sentences(design: FactorialDesign) -> list[str]:
 
 
 def switch_label(study: Study, name: str) -> str:
-    """Return the label of a switch at its high level: tcp_nopush on, worker_processes 1, sending group on."""
+    """Return the label of a switch (factor or group) at its high level: tcp_nopush on, sending group on."""
     group_suffix = " group" if study.factorial and name in study.factorial.groups else ""
     return f"{name}{group_suffix} {level_labels(study, name)[1]}"
 
@@ -195,7 +205,7 @@ def level_labels(study: Study, name: str) -> tuple[str, str]:
 
 
 def switch_levels(study: Study, name: str) -> dict[str, tuple[FactorLevel, FactorLevel]]:
-    """Return the factors that a switch sets, each with its low and high level."""
+    """Return factor -> low and high level, of the factors that a switch sets; empty if the study is no factorial."""
     spec, low = study.factorial, study.treatments[study.baseline].set
     if spec is None:
         return {}

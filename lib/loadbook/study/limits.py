@@ -261,7 +261,10 @@ class CiPolicy(CiLimits):
         return CiLimits.model_validate(common | own)
 
     def metric_limits(self, metric: str, treatment: str) -> CiLimits:
-        """Return the limits for a treatment on one of the metrics in `metrics`."""
+        """Return the limits for a treatment on one of the metrics in `metrics`, as stated there.
+
+        Only `undecided` is taken from `limits_for` if it is not stated.
+        """
         own = self.metrics[metric]
         return own if own.undecided else own.model_copy(update={"undecided": self.limits_for(treatment).undecided})
 

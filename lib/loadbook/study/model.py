@@ -98,7 +98,7 @@ class Claim(StrictModel):
 
     @property
     def effective_kind(self) -> ClaimKind:
-        """Return `kind` or, if the study states none, "better" or "worse" by the two values and the metric's direction."""
+        """Return `kind` or, without one, "better" or "worse" by the two values and the metric's direction."""
         if self.kind:
             return self.kind
         metric = find_metric(self.metric)

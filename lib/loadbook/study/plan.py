@@ -108,7 +108,7 @@ class Plan:
         return mode_of(self.study)
 
     def execution_of(self, block: int) -> TrialExecution:
-        """Return the execution of a block's trials."""
+        """Return the execution of the trials of a block (1, 2, ...): "plain" or "interleaved"."""
         return self.mode.execution_of(self, block)
 
     def with_plain_trials(self, reason: str) -> Plan:
@@ -188,7 +188,8 @@ def make_plan(
 
     Raises
     ------
-    UsageError : unknown subset, fewer than one block, or a number of blocks other than the study's last look.
+    UsageError : unknown subset, fewer than one block, a number of blocks other than the study's last look, or reasons
+        against the mode that the study asks for. With execution = "auto", such reasons give a plan of plain trials.
     """
     treatments = study.treatments_in(subset)
     blocks = study.blocks if blocks is None else blocks

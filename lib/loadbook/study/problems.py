@@ -71,7 +71,7 @@ _WITH_UNIT = re.compile(r"\s*([+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z%/]{
 
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
-    """Return pydantic's errors on `model` as problems, one per key path, in the order of the file."""
+    """Return pydantic's errors on `model` as problems in pydantic's order, the first one of each key path."""
     messages: dict[str, str] = {}
     for detail in error.errors():
         loc = [p for p in detail["loc"] if p != "[key]"]
@@ -85,7 +85,10 @@ def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[
 
 
 def key_path(loc: Iterable[int | str]) -> str:
-    """Return the key path `a.b.0.c`; parts that are not plain names are quoted, so no control character is printed."""
+    """Return the key path `a.b.0.c`; `file` if there are no parts.
+
+    Parts that are not plain names are quoted, so no control character is printed.
+    """
     parts = (str(part) if _PLAIN_NAME.match(str(part)) else json.dumps(str(part)[:80]) for part in loc)
     return ".".join(parts) or "file"
 
@@ -100,7 +103,10 @@ def short_repr(value: object) -> str:
 
 
 def with_value(message: str, value: object) -> str:
-    """Return a message about a wrong value, with the value: `must be a number, not 'x'`."""
+    """Return a message about a wrong value, with the value: `must be a number, not 'x'`.
+
+    A message that does not begin with "must" ends with ` (is 'x')`.
+    """
     return message + (f", not {short_repr(value)}" if message.startswith("must ") else f" (is {short_repr(value)})")
 
 
@@ -167,7 +173,10 @@ PathMessages = Iterator[tuple[str, str]]
 
 
 def last_declared_look(raw: dict[str, Any]) -> int | None:
-    """Return the last look declared in the tables of a study file; None if it is missing or not a number."""
+    """Return the last entry of `stopping.looks` in the tables of a study file, a number of blocks.
+
+    None if it is missing or not a whole number.
+    """
     looks = table_in(raw, "stopping").get("looks")
     last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
     return last if isinstance(last, int) else None

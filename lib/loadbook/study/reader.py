@@ -39,7 +39,10 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 
 
 def setting_problems(study: Study) -> list[SpecProblem]:
-    """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
+    """Return problems in the roles of a study under each treatment; the tables must be valid by themselves.
+
+    There is at most one for each key path, and `MAX_PROBLEMS` in all.
+    """
     checks = (
         *(_role_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems),
         *(mode.problems for mode in all_modes()),
@@ -225,7 +228,15 @@ def _read_named_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem
 
 
 def find_study(studies: Path, name: str) -> Study:
-    """Return a study by path, by name of a file in `studies`, or the smoke variant `<name>-smoke` of one."""
+    """Return a study by path, by name of a file in `studies`, or the smoke variant `<name>-smoke` of one.
+
+    A name that ends with `.toml` is a path.
+
+    Raises
+    ------
+    UsageError : there is no such study.
+    StudyError : its file has mistakes.
+    """
     direct = Path(name)
     if direct.suffix == ".toml":
         return read_study(direct)
@@ -239,7 +250,7 @@ def find_study(studies: Path, name: str) -> Study:
 
 
 def smoke_variant(study: Study) -> Study:
-    """Return the smoke variant of a study: the baseline, its checks and one treatment, 6 blocks of 1 s.
+    """Return the smoke variant of a study: the baseline, its checks and one treatment in 6 blocks, each load for 1 s.
 
     The subset `smoke` of the study replaces this choice of treatments. For a factorial it is the full factorial of the
     first two switches. A mode may change more, such as the objective of a search for capacity.
@@ -279,7 +290,10 @@ def _shortened_treatment(study: Study, name: str) -> Treatment:
 
 
 def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
-    """Return the tables of a file, merged over those of its `include` (a file beside it)."""
+    """Return the tables of a file, merged over those of its `include` (a file beside it).
+
+    `depth` is the number of includes that led to this file. UsageError: it cannot be read.
+    """
     try:
         raw = read_toml(path)
     except OSError as error:

@@ -51,7 +51,7 @@ def _check_cpu_ranges(cpus: str) -> str:
 
 
 def one_or_more(value: object) -> object:
-    """Return a list; a single text becomes a list with one element."""
+    """Return a list with one element for a single text; any other value as it is."""
     return [value] if isinstance(value, str) else value
 
 
@@ -173,7 +173,10 @@ class Role(Setting):
         return Setting.model_validate(self.model_dump(exclude={"variants"}))
 
     def variant_setting(self, name: str) -> Setting:
-        """Return the role's setting with the keys of a variant; ABSENT_VARIANT leaves only its backends."""
+        """Return the role's setting with the keys of a variant; "none" (ABSENT_VARIANT) leaves only its backends.
+
+        A variant with another service, or with an external address, does not have the role's variables and file.
+        """
         base = self.base_setting
         if name == ABSENT_VARIANT and name not in self.variants:
             return Setting(backends=self.backends)

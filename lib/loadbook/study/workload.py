@@ -142,7 +142,7 @@ class Workload(StrictModel):
     def with_duration(self, duration_s: float, warmup_s: float, least_requests: int = 1) -> Workload:
         """Return the same load for another duration; a number of requests, if any, is scaled with it.
 
-        There are at least `least_requests`, and one for each connection.
+        There are at least `least_requests`, and one for each connection. The warm-up is not longer than before.
         A load without warm-up stays without one, as requests left by it would disturb pages that wait for each other.
         """
         unit = 1 if self.requests is None or self.requests % self.connections else self.connections  # keep multiples

@@ -122,7 +122,7 @@ PERCENTILE_TABLE = (
 
 
 def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
-    """Return the patterns of this report: -S changes the rows of times, and without requests there are none."""
+    """Return the patterns of a report's lines: option -S changes the rows of times, and 0 requests leave them out."""
     rows = ("connect", "processing", "waiting", "total")
     if any(re.match(r"Complete requests: +0$", line) for line in lines):
         return HEAD_PATTERNS
@@ -182,7 +182,7 @@ def read_percentiles(run: AbReport) -> dict[int, str]:
 
 
 def started_per_second(run: AbReport) -> Iterator[Sample]:
-    """Yield the number of requests started in each second, counted in the -g file; nothing without that file."""
+    """Yield the requests started in each second (1/s), counted in the -g file; nothing without that file."""
     name, count = _matching_file(run.files, TSV_HEAD, run.options.get("-g")), run.timed_requests
     if name is None:
         return
@@ -256,7 +256,7 @@ class AbReport:
 
     @property
     def timed_requests(self) -> int:
-        """Number of requests in ab's time statistics: all complete ones, or in trunk at most a window of them."""
+        """Number of requests in ab's times: all complete ones; of ab built from trunk at most its "window"."""
         return min(self.complete, self.report.count("window") or self.complete)
 
     @property
@@ -284,7 +284,7 @@ class AbReport:
 
     @property
     def ok(self) -> int | None:
-        """Number of good responses; None if ab's classes overlap or responses other than 2xx occurred."""
+        """Number of good responses; None if several classes of errors occurred or `status_errors` is None."""
         if not self.answered:
             return 0
         failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]

@@ -195,7 +195,10 @@ class ImportedTool(Tool):
 
 
 def per_second_samples(figures: Summary) -> Iterator[Sample]:
-    """Yield the rates of requests that ended in each clock second; the first and last second are usually partial."""
+    """Yield rates (requests, ok; 1/s) and errors by the clock second in which requests ended.
+
+    x counts seconds from the first one, which is 0; the first and the last are usually partial.
+    """
     for second, answered, ok, errors in figures.per_second_counts():
         yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
         yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
@@ -333,7 +336,7 @@ def _check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]
 
 
 def whole_seconds(tool: Tool, field: str, value_s: float) -> int:
-    """Return `value_s` as an integer of at least 1; ToolError for anything that is not whole seconds."""
+    """Return `value_s` as an integer of at least 1; ToolError, which names `field`, unless it is whole seconds."""
     if value_s != int(value_s) or value_s < 1:
         problem = f"{tool.name} takes whole seconds only: {field} = {value_s:g} s cannot be done"
         raise ToolError(problem, f"use {math.ceil(value_s)} s")
@@ -341,7 +344,7 @@ def whole_seconds(tool: Tool, field: str, value_s: float) -> int:
 
 
 def whole_milliseconds(tool: Tool, field: str, value_s: float) -> int:
-    """Return `value_s` in milliseconds, an integer of at least 1; ToolError for anything that is not whole."""
+    """Return `value_s` (s) in ms, an integer of at least 1; ToolError, which names `field`, unless it is whole."""
     ms = round(value_s * 1000)
     if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
         problem = f"{tool.name} takes whole milliseconds only: {field} = {value_s:g} s cannot be done"
@@ -350,7 +353,10 @@ def whole_milliseconds(tool: Tool, field: str, value_s: float) -> int:
 
 
 def whole_rate(tool: Tool, rate_per_s: float) -> Fraction:
-    """Return a rate as whole requests (numerator) in whole seconds (denominator), of at most an hour."""
+    """Return `rate_per_s` as a fraction of whole requests and whole seconds (the denominator, at most 3600).
+
+    ToolError if no such fraction is within one millionth of the rate.
+    """
     ratio = Fraction(rate_per_s).limit_denominator(3600)
     if abs(ratio - Fraction(rate_per_s)) > rate_per_s * Fraction(1, 10**6):
         raise ToolError(f"{tool.name} cannot make {rate_per_s:g} requests a second evenly", "round rate_per_s")

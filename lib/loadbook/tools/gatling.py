@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def seconds(self) -> float:
-        """The whole seconds by which Gatling divided."""
+        """Gatling's duration, from which it computes the rate: a whole number of seconds; 0 if the rate is 0."""
         return float(round(self.total / self.rate_per_s)) if self.rate_per_s else 0.0
 
 

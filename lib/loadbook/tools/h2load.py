@@ -94,9 +94,10 @@ LINE_PATTERNS = (
 
 
 def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
-    """Return a row of the table as {statistic: (value in base units, printed text)}.
+    """Return the row "request", "connect", "ttfb" or "clients" of the table as {statistic: (value, printed text)}.
 
-    The result is empty if h2load measured nothing: it then prints zeros in every column, also under "+/- sd".
+    Values are seconds, but 1/s for "clients" (requests per second of a client). The result is empty if h2load
+    measured nothing: it then prints zeros in every column, also under "+/- sd".
     """
     names, texts = ["min", "max", *report.text("columns").split()], report.text(row).split()
     if len(names) != len(texts) or not set(names) <= set(COLUMN_STATISTICS) or len(set(names)) != len(names):
@@ -122,7 +123,10 @@ def log_file_name(argv: Sequence[str]) -> str | None:
 
 
 def read_log(file: str, source: bytes | Path, last: int) -> Summary:
-    """Return the summary of the `last` requests of a log; ParseError if it has fewer lines or an invalid one."""
+    """Return the summary of the last `last` lines of a log; ParseError if it has fewer lines or an invalid one.
+
+    Earlier lines are those of a warm-up, as h2load appends. `file` is the log's name in error messages.
+    """
     from loadbook.request_logs.read import summarise
     from loadbook.request_logs.summary import Summary
 

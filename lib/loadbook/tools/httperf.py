@@ -96,7 +96,10 @@ LINE_PATTERNS = (
 
 
 def echoed_options(report: TextReport) -> dict[str, str]:
-    """Return the options of the echoed command; the first of each name, since a header's text may look like options."""
+    """Return {name without "--": text} of the options in the command that httperf echoes; "" for one without a value.
+
+    Of a repeated option the first is used, since a header's text may look like options.
+    """
     pairs = re.findall(r" --([\w-]+)(?:=('.*?'(?= |\Z)|\S*))?", report.text("echo"))
     return dict(reversed(pairs))
 
@@ -104,7 +107,8 @@ def echoed_options(report: TextReport) -> dict[str, str]:
 def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
     """Return (requested requests per second, its text if printed); None if the load has no constant rate.
 
-    With several calls on a connection (or in a session) connections are an open loop, the calls on each a closed one.
+    With several calls on a connection (or in a session) the rate is that of the calls: connections per second times
+    calls on each. Only connections are then an open loop, the calls on each a closed one.
     """
     options = echoed_options(report)
     calls = options["wsess"].split(",")[1:2] if "wsess" in options else [options.get("num-calls", "")]
@@ -120,7 +124,10 @@ def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
 
 
 def parse_option_number(report: TextReport, *text: str) -> float:
-    """Return the value of an option as a number in the notation of printf's %g; ParseError for anything else."""
+    """Return an option's one value, in the notation of printf's %g, as a number.
+
+    ParseError for anything else, also if `text` has no or several values.
+    """
     if len(text) != 1 or not re.fullmatch(r"\d{1,20}(?:\.\d+)?(?:e[+-]\d\d)?", text[0]):
         printed = repr(" ".join(text) or "nothing")
         raise report.error_at("echo", f"{printed} is not a number in the command that httperf echoes")
@@ -149,7 +156,7 @@ class Httperf(base.Tool):
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second.
 
-        Poisson arrivals are its exponential periods.
+        For `arrivals` "poisson" the periods between starts are exponentially distributed (option --period=e).
         """
         supported = ("requests", "calls_per_connection", "arrivals")
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=supported)

@@ -93,7 +93,7 @@ MAX_STARTS = 10_000_000  # requests of an open load, which JMeter schedules befo
 
 
 def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
-    """Return (name, content or path) of the file with the samples; ParseError if there is no such file."""
+    """Return (name, content or path) of the results: the .jtl file, else "stdout"; ParseError for none or several."""
     files: dict[str, bytes | Path] = {**output.files, **output.paths}
     jtl_files = {name: data for name, data in files.items() if name.endswith(".jtl")}
     if RESULTS_FILE in jtl_files or len(jtl_files) == 1:
@@ -110,13 +110,16 @@ def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
 
 
 def command_properties(output: ToolOutput) -> dict[str, str] | None:
-    """Return the properties (``-J``) of the command line; None if the command line is not known."""
+    """Return {name: text} of the command line's properties (``-Jname=text``); None if the command is not known."""
     words = [word[2:].partition("=") for word in output.argv if word.startswith("-J")]
     return {name: value for name, _, value in words} if output.argv else None
 
 
 def summary_totals(output: ToolOutput) -> dict[str, int] | None:
-    """Return the last summary on the console, by name; None without a summary or if the run did not finish."""
+    """Return the last summary on the console; None without a summary or if the run did not finish.
+
+    Keys: samples, errors (counts), mean, min, max (ms). ParseError if the console is that of two runs.
+    """
     console = "\n".join(line_patterns.clean_lines(output.stdout))
     if len(_END_OF_RUN.findall(console)) > 1:
         raise ParseError("jmeter", "stdout", 0, "two runs in one output; give each a file of its own")
@@ -129,7 +132,8 @@ def summary_totals(output: ToolOutput) -> dict[str, int] | None:
 def check_against_summary(file: str, figures: Summary, summary: dict[str, int] | None) -> None:
     """Raise ParseError unless number, minimum and maximum of the samples equal those of JMeter's own summary.
 
-    With transactions nothing is compared: JMeter's summary then omits requests (apache/jmeter Summariser.java).
+    `summary` is from `summary_totals`; if it is None, or the file is damaged, nothing is compared. The same holds
+    with transactions: JMeter's summary then omits requests (apache/jmeter Summariser.java).
     """
     from loadbook.request_logs.stream import LogRowKind
 

@@ -12,7 +12,7 @@ from loadbook.tools import line_patterns
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text; ValueError if it is broken, has a key twice, or a number that is none."""
+    """Return the value of a JSON text; ValueError if it is broken, has NaN or Infinity, or a key twice."""
     try:
         return json.loads(text, parse_constant=_no_constant, parse_float=_finite_number, object_pairs_hook=_unique_keys)
     except RecursionError as error:
@@ -35,7 +35,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def find_objects(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Return (number of the first line, text) of each JSON object whose first and last line are a brace alone.
+    """Return (number of its first line, text) of each JSON object that begins with a line "{" and ends with "}".
 
     The last one reaches to the end if its closing brace is missing.
     """
@@ -61,9 +61,10 @@ class JsonReport:
         return ParseError(self.tool, self.file, self.line, problem)
 
     def read_one(self, contents: Mapping[str, bytes], *marks: str) -> Any:
-        """Return the one object with all `marks` in its text; None without any; ParseError for two, or a broken one.
+        """Return the one JSON object whose text has all of `marks`, parsed; None if there is none.
 
-        `contents` maps names of files to contents; `file` and `line` are those of the object afterwards.
+        `contents` maps names of files to contents. Sets `file` and `line` to the place of the object. ParseError for
+        two such objects, or a broken one.
         """
         documents = [
             (name, line, text)

@@ -72,10 +72,11 @@ _CSV_HEADER = b"metric_name,timestamp,metric_value,"
 
 
 class RunSummary(NamedTuple):
-    """The end-of-run summary in the form of any of the three schemas.
+    """k6's end-of-run summary; k6 writes it in three JSON schemas or as text, which all become this form.
 
-    `metrics` maps the name of a metric to its values, `thresholds` the text of a threshold to whether it was met.
-    `duration_s` is None if the summary does not have it. `texts` holds the times of a text as printed.
+    `metrics` is {metric: {key such as "count" or "p(95)": value}}, with times in ms. `thresholds` maps the text of a
+    threshold to whether it was met. `duration_s` is None if the summary does not have it. `texts` is {metric: {key:
+    time as printed}}, and empty for JSON.
     """
 
     metrics: Mapping[str, Mapping[str, Any]]
@@ -164,7 +165,7 @@ class K6(base.Tool):
         return {SCRIPT_FILE: text.encode()}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the names of the summary and, for a script of the user's own or `request_times`, of the points."""
+        """Return the names of the summary and, for a user's own script or `request_times`, of the requests."""
         return (SUMMARY_FILE, POINTS_FILE) if workload.plan or workload.request_times else (SUMMARY_FILE,)
 
     def parse(self, output: ToolOutput) -> ParsedReport:

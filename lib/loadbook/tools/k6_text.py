@@ -35,7 +35,11 @@ EXAMPLES = {
 
 
 class TextSummary(NamedTuple):
-    """Metrics and thresholds of a text in the form of k6's summary in JSON (times: ms), and its times as printed."""
+    """Metrics and thresholds of a text in the form of k6's summary in JSON, and its times as printed.
+
+    `metrics` is {metric: {key such as "count" or "p(95)": value}}, with times in ms. `thresholds` maps the text of a
+    threshold, or its metric in older texts, to whether it was met. `texts` is {metric: {key: time as printed}}.
+    """
 
     metrics: dict[str, dict[str, Any]]
     thresholds: dict[str, bool]
@@ -43,7 +47,7 @@ class TextSummary(NamedTuple):
 
 
 def read_text(lines: Sequence[str]) -> TextSummary:
-    """Return the summary that a text holds; ParseError if it is cut, holds two, or a number is none."""
+    """Return the summary in the lines of a text; ParseError if it is cut, occurs twice, or has an invalid number."""
     summary, line_of = TextSummary({}, {}, {}), dict[str, int]()
     parent = last = ""
     for number, line in _lines_of_total(lines):
@@ -103,7 +107,7 @@ def _trend(text: str) -> dict[str, str]:
 
 
 def step_s(text: str) -> float:
-    """Return the step in which k6 prints a time of this size, in seconds: 1e-5 for ``8.1ms``, 1 for ``1m30s``."""
+    """Return the step in seconds to which k6 rounds a time of this size: 1e-5 for ``8.1ms``, 1 for ``1m30s``."""
     if text == "0s" or text.endswith("ns"):
         return 1e-9
     return 1.0 if re.match(r"[0-9]+[mh](?!s)", text) else UNIT_S[text.lstrip("0123456789.")] / 100

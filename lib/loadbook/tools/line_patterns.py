@@ -35,7 +35,10 @@ def find_port_exhaustion(output: Iterable[str]) -> str | None:
 
 
 def rounding_half_width(text: str, table: dict[str, float]) -> float:
-    """Return half a unit of the last printed digit in base units: 5e-6 (s) for ``3.21ms``."""
+    """Return half a unit of the last printed digit in base units: 5e-6 (s) for ``3.21ms``.
+
+    `table` maps each suffix to its factor, such as `core.units.TIME_UNITS_S`; a suffix that it lacks is a KeyError.
+    """
     number = text.rstrip("KMGTkmushB")
     decimals = len(number.partition(".")[2])
     return float(f"0.5e-{decimals}") * table[text[len(number) :]]
@@ -72,7 +75,11 @@ class LinePattern:
 
 
 class TextReport:
-    """Fields of one report by name, with their line numbers; a field is a named group of a `LinePattern`."""
+    """Fields of one report by name, with their line numbers; a field is a named group of a `LinePattern`.
+
+    `"name" in report` is true for a field, or the name of a pattern, that the report has. `table` maps the suffixes
+    of numbers to factors, such as `core.units.TIME_UNITS_S`: its base unit is that of factor 1.
+    """
 
     def __init__(self, tool: str, file: str, matches: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
         self.tool, self.file = tool, file
@@ -83,7 +90,7 @@ class TextReport:
         return name in self.line_numbers or name in self.fields
 
     def text(self, field: str) -> str:
-        """Return a field as printed."""
+        """Return a field as printed; KeyError if the report lacks it."""
         return self.fields[field][1]
 
     def text_if(self, field: str, value: float) -> str | None:
@@ -157,13 +164,16 @@ def read_report(
 
 
 def second_report(line: str) -> str:
-    """Return the reason why a file is refused in which a line of a report comes a second time."""
+    """Return the error text for a file with two reports; `line` is the first line that occurs twice."""
     split = "two reports in one: name them FILE#1, FILE#2, ..., or split the file (docs/result-files.md)"
     return f"a second line {line.strip()[:60]!r}: {split}"
 
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
-    """Raise ParseError with the probable reason unless some lines match the regular expressions `begins` and `ends`."""
+    """Raise ParseError with the probable reason unless a line begins with `begins`, and one with `ends`.
+
+    Both are regular expressions; `text` has the lines of the output.
+    """
     kind: type[str] = str
     if any(re.match(begins, line) for line in text):
         if any(re.match(ends, line) for line in text):
@@ -189,12 +199,12 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
 
 
 def exit_text(output: ToolOutput) -> str:
-    """Return a clause with the tool's exit code; "" for 0, and if it is not known."""
+    """Return " (exit code N)" for an error message; "" for 0, and if the code is not known."""
     return f" (exit code {output.exit_code})" if output.exit_code else ""
 
 
 def stderr_text(output: ToolOutput, place: int = 0) -> str:
-    """Return a clause with the first line of stderr, or that at `place`; "" if stderr is empty."""
+    """Return ": " and the first line of stderr that is not empty, or that at index `place`; "" if stderr is empty."""
     lines = [line for line in clean_lines(output.stderr) if line]
     return f": {lines[place][:300]}" if lines else ""
 
@@ -230,7 +240,8 @@ def _binary_garbage_text(data: bytes) -> str:
 def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[float, float], rate: str) -> None:
     """Raise ParseError unless total / duration equals the printed rate within the rounding of all three.
 
-    `total` and `duration` are (value, rounding error) in base units; `rate` is the name of the rate's field.
+    `total` (such as a count or bytes) and `duration` (s) are (value, rounding error). `rate` is the name of the
+    rate's field; a rate printed as nan or inf is not checked.
     """
     table = units.COUNT_UNITS | units.BYTE_UNITS
     printed = report.optional_value(rate, table)
@@ -244,9 +255,10 @@ def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[f
 
 
 def part_per_s(report: TextReport, part: int, total: int, duration: tuple[float, float]) -> float:
-    """Return part / duration, computed from the report's `rate` (= total / duration) if it has more digits.
+    """Return part / duration (1/s), computed from the report's field `rate` (total / duration) if that is more exact.
 
-    `duration` is (value, rounding error) in s.
+    `part` is the number of those of the `total` requests that count, such as the good ones; `duration` is (value,
+    rounding error) in s.
     """
     rate, (seconds, half_width) = report.value("rate", units.COUNT_UNITS), duration
     if not part:

@@ -49,7 +49,7 @@ _CSV_HEADER = b"request-start,DNS,"
 
 
 def option(argv: Sequence[str], name: str) -> str | None:
-    """Return the last value of a short option, written as `-q 5` or `-q5`."""
+    """Return the last value of the short option `name`, written as `-q 5` or `-q5`; None without it."""
     value = None
     for place, word in enumerate(argv):
         if word == name:

@@ -18,7 +18,11 @@ INSTALLER_ARGUMENTS = {
 
 
 class Recipe(NamedTuple):
-    """One recipe: the registry's program, the package and its version, and what the program must be."""
+    """How to install one load generator from a package registry.
+
+    `installer` is the program that installs it (go, cargo, npm or python3), and `needs` is what the host must have,
+    such as "Go 1.22 or newer".
+    """
 
     installer: str
     package: str

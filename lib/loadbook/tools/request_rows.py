@@ -22,7 +22,8 @@ STATISTIC_PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95
 def measurements(figures: Summary, time_metric: str, offered_per_s: float | None) -> Iterator[Measurement]:
     """Yield counts, rates and times; all are computed from the log, so `text` is None.
 
-    `time_metric` is the metric of the log's own times of requests.
+    `time_metric` is the metric of the log's times of requests: "latency" or "service_time". `offered_per_s` is the
+    requested rate (1/s), None for a closed loop.
     """
     from loadbook.request_logs.stream import OUTCOMES
 
@@ -51,7 +52,7 @@ def measurements(figures: Summary, time_metric: str, offered_per_s: float | None
 
 
 def time_rows(metric: str, times: Histogram) -> Iterator[Measurement]:
-    """Yield mean, deviation, extremes and percentiles (nearest rank) of times."""
+    """Yield mean, sd, min, max and percentiles (nearest rank) in s; ValueError if `times` is empty."""
     statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
     statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
     for name, value in statistics.items():
@@ -68,8 +69,13 @@ def status_rows(
 ) -> Iterator[Measurement]:
     """Yield counts and rates of responses by status, and of `unanswered` attempts without one.
 
-    `failures` maps the classes of errors that are known of the latter to counts; responses of status 1xx are
-    `errors_other` if that class is among them.
+    Parameters
+    ----------
+    statuses : HTTP status -> number of responses.
+    failures : class of errors, such as `errors_timeout` -> number of attempts without a response, as far as known.
+        Responses of status 1xx are added to `errors_other` if that is a key.
+    seconds : duration of the load; if it is 0, rates are left out, or are 0 without responses.
+    offered_per_s : requested rate (1/s); None or 0 for a closed loop.
     """
     by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
     answered, ok = sum(statuses.values()), by_class[2] + by_class[3]
@@ -101,9 +107,14 @@ def timed_load_doubts(
     rate_per_s: float | None,
     why_late: str = "all connections were waiting",
 ) -> Iterator[tuple[str, str]]:
-    """Yield the doubt that a load ended before `asked_s` (0: not known), or else that it fell behind its rate.
+    """Yield (name, sentence) of the doubt that a load ended early, or else that it fell behind its rate.
 
-    `made` is the number of attempts with its noun.
+    Parameters
+    ----------
+    made : the number of attempts with its noun, such as "95 calls", for the sentence.
+    seconds, asked_s : measured and requested duration in s; `asked_s` is 0 if not known, and then there is no doubt.
+    rate_per_s : requested rate (1/s); None for a closed loop.
+    why_late : the reason in the sentence about the rate.
     """
     due = (rate_per_s or 0.0) * asked_s
     if seconds < MIN_DURATION_SHARE * asked_s:
@@ -113,7 +124,7 @@ def timed_load_doubts(
 
 
 def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
-    """Yield a doubt for each kind of damage in a log, with the line of the first."""
+    """Yield (name, sentence) of a doubt for each kind of damage in a log; the sentence has the line of the first."""
     for name, count in figures.damage_counts.items():
         first = next(damage for damage in figures.damage if damage.name == name)
         more = f" (the first of {count})" if count > 1 else ""
@@ -127,7 +138,7 @@ def log_report(
     doubts: Iterable[tuple[str, str]],
     rejected: Collection[str],
 ) -> ParsedReport:
-    """Return the report of a log; `rejected` names the kinds of damage that stand for lost or unreadable rows."""
+    """Return the report of a log; `rejected` has the names of damage that means lost or unreadable rows."""
     return ParsedReport(
         tuple(measurements(figures, time_metric, offered_per_s)),
         tuple(per_second_samples(figures)),
@@ -139,7 +150,7 @@ def log_report(
 
 
 def times_us(figures: Summary, time_metric: str) -> dict[str, dict[int, int]]:
-    """Return {metric: {time in us: number of requests}}, from which several drivers can be merged."""
+    """Return {metric: {time in us: number of requests}}; adding the numbers merges several drivers."""
     return {metric: times.times_us() for metric, times in _time_histograms(figures, time_metric).items()}
 
 

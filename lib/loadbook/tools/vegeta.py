@@ -69,7 +69,7 @@ _TIME_KEYS = {"mean": "mean", "min": "min", "p50": "50th", "p90": "90th", "p95":
 
 
 def offered_rate(argv: Sequence[str]) -> tuple[int, int] | None:
-    """Return (requests, nanoseconds) of option -rate; None for a closed loop, or if the rate is not known."""
+    """Return (requests, in how many ns) of option -rate; None for a closed loop, or if the rate is not known."""
     match = _RATE.fullmatch(option(argv, "rate") or "")
     if match is None or int(match[1]) == 0:
         return None

@@ -61,10 +61,12 @@ SMALLER_UNIT_S = {"h": 60.0, "m": 1.0, "s": 1e-3, "ms": 1e-6, "µs": 1e-9, "μs"
 
 
 class VegetaText(NamedTuple):
-    """Numbers of a text report; `times` maps a statistic to (seconds, text).
+    """Numbers of a text report.
 
-    `seconds` lead from the first start to the last end, and are printed in steps of `step_s`. `statuses` has 0 for
-    attempts without a response, `messages` those of the errors. `throughput` is a text, None before vegeta 12.
+    `statuses` maps each status to the number of attempts, 0 for those without a response. `seconds` is the time from
+    the first start to the last end, and `step_s` the step in s to which it was rounded. `throughput` is the printed
+    number of good responses per second, None before vegeta 12. `times` maps a statistic (mean, p99, ...) to (seconds,
+    printed text). `messages` are those of the errors.
     """
 
     statuses: dict[int, int]
@@ -82,7 +84,7 @@ class VegetaText(NamedTuple):
 
     @property
     def ok_per_s(self) -> str | None:
-        """The throughput, if it tells the rate more exactly than `ok` in `seconds`."""
+        """The printed throughput (1/s) if it is more exact than `ok` / `seconds`, else None."""
         rate = float(self.throughput or 0)
         return self.throughput if 0.005 * self.seconds < 0.5 * self.step_s * rate else None
 
@@ -104,7 +106,7 @@ def read_text(lines: Sequence[str]) -> VegetaText:
 
 
 def step_s(text: str) -> float:
-    """Return the step in which vegeta prints a duration of this size, in seconds: 1e-6 for ``4.314ms``."""
+    """Return the step in seconds to which vegeta rounds a duration of this size: 1e-6 for ``4.314ms``."""
     first, last = (re.sub(r"[\d.]", " ", text).split()[at] for at in (0, -1))
     decimals = len(text.rpartition(".")[2].rstrip("hmnsuµμ")) if "." in text else 0
     unit_s = parse_duration_s(f"1{last}") or 1.0

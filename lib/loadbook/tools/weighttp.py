@@ -134,7 +134,7 @@ class Weighttp(base.Tool):
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version; builds that do not print it are recognised by their help text (0.5 has URI)."""
+        """Return the version; of builds that do not print it "0.5 or newer" or "0.3 or older", by their help text."""
         output = stdout + stderr
         match = re.search(rb"^weighttp +(\d[\w.-]*) - ", output, re.MULTILINE)
         if match:

@@ -92,7 +92,7 @@ RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration"
 
 
 def is_wrk2(lines: list[str]) -> bool:
-    """Return whether a report is wrk2's: it calibrates for 10 s, and a shorter run has "nan" as its Req/Sec."""
+    """Return whether a report is wrk2's: it has a line on calibration or HdrHistogram, or "nan" as Req/Sec."""
     wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
     return any(re.match(wrk2_lines, line) for line in lines)
 
@@ -116,7 +116,7 @@ def has_latency(report: TextReport) -> bool:
 
 
 def lost_percentiles(report: TextReport) -> list[str]:
-    """Return the percentiles that wrk printed as 0.00us although a lower one, or the maximum, has a value.
+    """Return the percentiles ("p99", ...) that wrk printed as 0.00us although a lower one, or the maximum, is not 0.
 
     wrk prints such zeros after long runs.
     """
@@ -145,7 +145,11 @@ def check_totals(report: TextReport) -> None:
 def count_rows(
     report: TextReport, exact: TextReport | None = None, offered: tuple[float, str] | None = None
 ) -> Iterator[Measurement]:
-    """Yield counts and rates; `exact` is the Lua block, `offered` the requested rate (1/s) and its text."""
+    """Yield counts and rates.
+
+    `exact` is the block that loadbook's Lua script printed, None without one; `offered` is the requested rate (1/s)
+    and its text, None for a closed loop.
+    """
     most_exact = exact or report
     requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
     ok, duration = requests - errors["status"], most_exact.value("duration", TIME_UNITS_S)
@@ -168,7 +172,7 @@ def count_rows(
 
 
 def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
-    """Yield a doubt if fewer connections than requested may have been open."""
+    """Yield (name, sentence) of a doubt if fewer connections than requested may have been open."""
     threads, requested, failed = (report.count(field) for field in ("threads", "connections", "connect"))
     if threads and requested % threads:
         opened = requested // threads * threads
@@ -179,7 +183,10 @@ def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
 
 
 def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
-    """Yield doubts about wrapped counters, a run that was too short or far too long, and an exit code other than 0."""
+    """Yield doubts about wrapped counters, a run that was too short or far too long, and an exit code other than 0.
+
+    Each is (name, sentence); `rc` is the exit code, None if not known.
+    """
     tool = report.tool
     if any(report.text(name).startswith("-") for name in ERROR_FIELDS if name in report):
         yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"

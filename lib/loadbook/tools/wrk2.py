@@ -78,14 +78,14 @@ INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put i
 
 
 class SpectrumRow(NamedTuple):
-    """One row of a spectrum: `requests` of them took at most `upper_s` seconds."""
+    """One row of a "Detailed Percentile spectrum": `requests` requests took at most `upper_s` seconds."""
 
     upper_s: float
     requests: int
 
 
 def command_options(argv: Sequence[str]) -> dict[str, str]:
-    """Return wrk2's options by short name; of a repeated option the last. {} for a command that wrk2 would reject."""
+    """Return {option such as "-R": value}; of a repeated option the last. {} for a command that wrk2 would reject."""
     try:
         parsed, _ = getopt.gnu_getopt(list(argv[1:]), "t:c:d:s:H:T:R:LUBv", LONG_OPTIONS.split())
     except getopt.GetoptError:
@@ -102,8 +102,9 @@ def offered_rate(argv: Sequence[str]) -> tuple[float, str] | None:
 
 
 def read_spectrum(report: TextReport, lines: Sequence[str], first: int) -> list[SpectrumRow]:
-    """Return the rows of a block's spectrum; `report` is the parsed block, `first` the number of its first line.
+    """Return the rows of the spectrum in a latency block (percentiles and the spectrum under one heading).
 
+    `report` is the parsed block, `lines` are its lines, and `first` is the number of its first line in the output.
     Raises ParseError for a row that is truncated or out of order, or a spectrum without its last row.
     """
     edges: list[SpectrumRow] = []
@@ -126,7 +127,10 @@ def read_spectrum(report: TextReport, lines: Sequence[str], first: int) -> list[
 
 
 def check_block(report: TextReport, edges: Sequence[SpectrumRow]) -> None:
-    """Raise ParseError unless mean, maximum, list of percentiles and spectrum of one block are consistent."""
+    """Raise ParseError unless mean, maximum, percentiles and spectrum of one latency block are consistent.
+
+    `edges` are the rows of its spectrum; a block without requests is not checked.
+    """
     total = report.count("count")
     if total == 0:
         return

@@ -31,10 +31,11 @@ class RuleHit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One trial: its record, its rows of measurements and of traces (t_s: seconds since the window's start).
+    """One trial: its record, and its rows of tables, each a mapping from column to value.
 
-    `samples` are series within the trial (rates per second), `parser_doubts` names of doubts that the parser of the
-    tool's output raised.
+    `rows` are measurements (driver, metric, statistic, value), `traces` those of its hosts (host, t_s, metric, item,
+    value; t_s in seconds since the window's start), `samples` series within the trial (series, metric, x, value).
+    `parser_doubts` are names of doubts that the parser of the tool's output raised.
     """
 
     record: TrialRecord
@@ -45,11 +46,14 @@ class Evidence:
     samples: Sequence[Row] = ()
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
-        """Return a metric's total over all drivers; None if the trial has none."""
+        """Return a metric's total over all drivers in its unit; None if the trial has none.
+
+        Without `statistic`, it is that of the first row of the metric.
+        """
         return self.value(TOTAL, metric, statistic)
 
     def value(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
-        """Return a metric of one driver; None if the driver has none."""
+        """Return a metric of one driver, as `total`; None if the driver has none."""
         for row in self.rows:
             if (row["driver"], row["metric"]) == (driver, metric) and statistic in (None, row["statistic"]):
                 return float(row["value"])
@@ -83,7 +87,10 @@ class Evidence:
         return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
 
     def trace_sums(self, host: str, metrics: Sequence[str], prefix: str = "") -> list[dict[float, float]]:
-        """Return time -> sum of a host's traces over items that begin with `prefix`; an empty list without traces."""
+        """Return a list of one mapping: time (s) -> sum of these traces of a host; an empty list without traces.
+
+        The sum is over all `metrics`, and over the items that begin with `prefix`.
+        """
         sums: dict[float, float] = {}
         for metric in metrics:
             for item, points in self._series.get((host, metric), {}).items():
@@ -113,7 +120,7 @@ class Evidence:
         return sorted({t for items in own for points in items for t, _ in points})
 
     def hit(self, name: str, level: Severity, observation: str, host: str | None = None) -> RuleHit:
-        """Return a hit of a rule on this trial."""
+        """Return a hit of a rule on this trial; reason and remedy of the rule are added to the observation."""
         return rule_hit(name, level, observation, self.record, host=host)
 
     def unchecked(self, name: str, reason: str, host: str | None = None) -> RuleHit:

@@ -2,7 +2,7 @@
 
 A stall is time in a closed-loop measurement in which nothing was served (a frozen server or load generator, a cut
 link). The requests under way then wait, and most tools show nothing of it but one large latency. Stalls are found in
-the finest data recorded: samples of service CPU and network, else the tool's requests per second, else the largest
+the first of these that was recorded: samples of service CPU and network, the tool's requests per second, the largest
 latency.
 """
 
@@ -163,7 +163,7 @@ def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
 def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
     """Find open loads that were served completely, so that the rate is the load generator's setting.
 
-    The rate of a search for capacity is a result.
+    A study with [capacity] has no hits: its objective judges the rate.
     """
     offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None or rules_of(evidence.record).is_judged_by_objective:
@@ -176,7 +176,7 @@ def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find open loads of which a part was not served; a search for capacity asks its objective about that."""
+    """Find open loads of which a part was not served; not in a study with [capacity], whose objective judges that."""
     offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None or rules_of(evidence.record).is_judged_by_objective:
         return
@@ -199,7 +199,7 @@ def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
 
 
 def offered_and_achieved_rates(evidence: Evidence) -> tuple[float | None, float | None]:
-    """Return offered (None for a closed load) and achieved requests per second."""
+    """Return offered (None for a closed load) and achieved (None if not reported) requests per second."""
     offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
     return (float(offered) if offered else None), evidence.total("requests_per_s", "value")
 

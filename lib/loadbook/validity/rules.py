@@ -34,7 +34,10 @@ UNSTEADY = "unsteady"
 
 
 def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[RuleHit]:
-    """Judge whether the rate of each treatment was steady within trials, by the rates per second of valid trials."""
+    """Judge whether the rate of each treatment was steady within trials, by the rates per second of valid trials.
+
+    `samples` is the table samples of the run.
+    """
     from loadbook.stats.steady_state import MIN_SERIES_S, rate_series, rate_trends
 
     if not records:
@@ -139,9 +142,10 @@ def check_run(
     Parameters
     ----------
     measurements : rows of all trials with trial, driver, metric, statistic, value.
-    excluded : trials that are invalid by a rule on trials; they are not used here.
+    excluded : trials that are invalid by a rule on trials; they are not compared. Only the rules on order, on copied
+        outputs and on hosts at the start of a block still read them.
     facts : facts of the hosts, under ``<host>-before`` and ``<host>-after``.
-    changes : (service, variable) -> measured quantities that the variable must change.
+    changes : (service, variable) -> measured quantities that the variable must change ("response_bytes").
     ineffective : sentence on a setting that lacks what it needs -> treatments that have it.
     samples : the samples table; without it the rule `unsteady` is not applied.
     """
@@ -162,7 +166,10 @@ def check_run(
 
 
 def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
-    """Compare each A/A arm with the treatment that it repeats, on the study's metric."""
+    """Compare each A/A arm with the treatment that it repeats, on the study's metric: invalid if they differ.
+
+    `measurements` as in `check_run`.
+    """
     for name, spec in study.treatments.items():
         if spec.check != "aa" or not any(r.treatment == name for r in records):
             continue

@@ -80,7 +80,7 @@ def treatment_not_exercised(
     """Find treatments that changed nothing, once each.
 
     The configuration is that of the baseline; or a setting lacks what it needs; or responses should have another
-    number of bytes, but have not.
+    number of bytes, but have not. The parameters are those of `check_run`.
     """
     lacking = {name: text for text, treatments in ineffective.items() for name in treatments}
     same = _configured_as_baseline(study, records)

@@ -211,6 +211,7 @@ def test_slowness_is_measured_against_the_trials_that_count(run):
         (lambda r: r.plot.traces(block=99), "no block", "blocks: "),
         (lambda r: r.plot.beside("t0099"), "no trial", "trials: t0009"),
         (lambda r: r.plot.cores("wbe"), "no host", "hosts: web"),
+        (lambda r: r.plot.cores("web", block=99), "no block", "blocks: "),
         (lambda r: r.plot.order("latency p98"), "no metric", "measured there: latency p9"),
         (lambda r: r.plot.order().save("x.exe"), "no kind of picture", "kinds: "),
         (lambda r: r.measurments, "no attribute", "attributes: measurements"),

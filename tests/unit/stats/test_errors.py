@@ -79,6 +79,22 @@ def test_errors_of_a_tool_without_a_total_are_the_sum_of_their_classes() -> None
     assert (found.trials, found.errors.sum()) == (1, 9)
 
 
+def test_error_responses_are_requests_and_other_failures_are_further_attempts() -> None:
+    trials = pd.DataFrame({"trial": [f"t{n}" for n in range(12)], "treatment": ["a"] * 6 + ["b"] * 6})
+    rows = [
+        (trial, metric, value)
+        for trial, treatment in trials.itertuples(index=False)
+        for metric, value in [
+            ("requests", 1000), ("errors_status", 800 if treatment == "a" else 80), ("errors_timeout", 250),
+        ]
+    ]  # fmt: skip
+    measurements = pd.DataFrame(rows, columns=["trial", "metric", "value"]).assign(statistic="count", driver="*")
+    found = count_errors(trials, measurements, ["a", "b"])
+    assert found["a"].attempts.tolist() == [1250.0] * 6
+    ratio, _ = rate_ratio(found["a"], found["b"])
+    assert ratio == pytest.approx((1050 / 1250) / (330 / 1250))
+
+
 def test_treatment_without_trials_has_no_error_counts() -> None:
     empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
     found = count_errors(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, ["a"])["a"]

@@ -53,7 +53,7 @@ class NodeShares:
 
     @property
     def is_even(self) -> bool:
-        """Whether the requests of every trial were spread evenly over the nodes."""
+        """Whether every trial deviates by at most `MAX_EVEN_DEVIATION`; false if a node is idle or not counted."""
         return self.is_counted and not self.idle_nodes and self.max_deviation <= MAX_EVEN_DEVIATION
 
     @property
@@ -76,8 +76,8 @@ def node_shares(
 ) -> list[NodeShares]:
     """Return each treatment's requests by node in its valid trials, as the nodes' own counters report them.
 
-    In `traces`, `counter` has rows for each host of `role` with its count before and after the load; `nodes` maps each
-    treatment to the hosts over which its requests should be spread.
+    In `traces`, the metric `counter` has rows for each host of `role` with its count before and after the load.
+    `nodes` maps each treatment to the hosts over which its requests should be spread.
     """
     counts = counter_increases(traces[traces["role"] == role], counter)
     valid, shares = trials[trials["valid"]], []
@@ -155,7 +155,7 @@ def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: S
 
 
 def per_request_text(per_request: float) -> str:
-    """Return connections per request as text: "1.00 per request", or "1 for 2,300 requests" if they are reused."""
+    """Return connections per request as text: "1.00 per request"; "1 for 2,300 requests" below 0.5; "none opened"."""
     if per_request <= 0:
         return "none opened"
     if per_request >= MIN_DECIMAL_RATE:
@@ -165,7 +165,10 @@ def per_request_text(per_request: float) -> str:
 
 
 def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
-    """Return a sentence on the treatments that reuse connections, and on how many the others open per request."""
+    """Return a sentence on the treatments that reuse connections, and on how many the others open per request.
+
+    `medians`: treatment -> connections per request (below 0.9: reused); `names`: treatment -> display name.
+    """
     if not medians:
         return "Not known: no application counted its connections."
     reusing = [f"{names[t]} ({per_request_text(value)})" for t, value in medians.items() if value < REUSE_LIMIT]

@@ -36,7 +36,11 @@ CONNECTIONS_TITLE = "connections accepted by the application per request (log sc
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """One treatment: its number of nodes, and the ratio of its rate to the baseline's (1 for the baseline)."""
+    """One treatment: its number of nodes, and the ratio of its rate to the baseline's (1 for the baseline).
+
+    `interval` is that of `ratio`; `equivalence_interval` is of ratios minus 1. Both are None for the baseline.
+    `is_at_least`: the offered load limited the rate.
+    """
 
     row: AnalysisRow
     series: str

@@ -94,7 +94,10 @@ class BalancersPage(EffectsPage):
         return Block(note(self.price_sentence), Table("Prices", columns, rows))
 
     def extra_support(self) -> str | None:
-        """Return a sentence on the rate of the largest number of nodes, if treatments differ in that number."""
+        """Return a sentence on the rate of the largest number of nodes.
+
+        It is that of `EffectsPage` if all treatments have the same number, or if the page's metric is not a rate.
+        """
         is_shown = self.is_of_rate and self.scaling_figure.has_data
         return self.scaling_figure.caption if is_shown else super().extra_support()
 
@@ -115,7 +118,10 @@ class BalancersPage(EffectsPage):
 
     @cached_property
     def node_shares(self) -> dict[str, list[NodeShares]]:
-        """Counter (requests, then connections) -> node shares of each treatment that has several nodes."""
+        """Counter ("served_requests", "accepted_connections") -> node shares of each treatment with several nodes.
+
+        Empty if no treatment has several nodes. Connections are absent if no treatment's nodes counted them.
+        """
         role, data = compute.node_role(self.run_data.study), self.run_data
         nodes = {name: hosts for name, hosts in compute.nodes_by_treatment(data).items() if len(hosts) > 1}
         if role is None or not nodes:
@@ -181,8 +187,10 @@ def balancers_page(
 
 @dataclass(frozen=True)
 class RegimeResult:
-    """One regime (condition): kinds of connections compared with the fastest one, and the fastest with no backend.
+    """One regime (condition), and which kind of connection to the backend is the fastest in it.
 
+    `modes` compares the kinds of connections with the fastest one. `no_backend_rows` compares the treatments without
+    a backend with that one, or with the first of those that may be the fastest.
     `void_reason` is why there is no verdict: the A/A arm differs; None if the A/A arm passed.
     """
 
@@ -192,7 +200,7 @@ class RegimeResult:
 
     @property
     def best_labels(self) -> list[str]:
-        """Labels of the fastest kind of connection and of those that may be as fast; empty without a verdict."""
+        """Label of the fastest kind of connection, or those of all that may be; empty without a verdict."""
         if self.void_reason:
             return []
         names = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
@@ -209,7 +217,7 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def regimes(self) -> dict[str, RegimeResult]:
-        """Regime -> its comparison of the kinds of connections to the backend."""
+        """Regime ("" if the study has no conditions) -> its comparison of the kinds of connections to the backend."""
         return {name: self._analyse_regime(page) for name, page in self.strata.items()}
 
     def _analyse_regime(self, page: EffectsPage) -> RegimeResult:
@@ -261,7 +269,7 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:
-        """Connections that the application accepted per answered request, one row per trial."""
+        """Connections that the application accepted per answered request (`compute.connections_per_request`)."""
         data, study = self.run_data, self.run_data.study
         roles = {role for t in data.plan.treatments for role in study.setting(t, study.target_of(t)).backends}
         return compute.connections_per_request(data.traces, data.trials, sorted(roles))
@@ -273,7 +281,10 @@ class BackendsPage(EffectsPage):
 
 
 def regimes_headline(regimes: dict[str, RegimeResult], superlative: str) -> str:
-    """Return one sentence on the fastest, or best, kind of connection to the backend in each regime."""
+    """Return one sentence on the best kind of connection to the backend in each regime.
+
+    `superlative` is the word for it: "fastest" for a rate, else "best".
+    """
     best = {name: tuple(one.best_labels) for name, one in regimes.items()}
     if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:
         (label,) = next(iter(best.values()))

@@ -19,7 +19,8 @@ PROBE_COLUMNS = ["trial", "treatment", "block", "series", "rate_per_s", "time_s"
 class Capacity:
     """Capacity of one treatment (1/s): the median of its blocks, and their lowest and highest.
 
-    `cpu_s` is the median of the services' CPU seconds per response at capacity; None if not measured.
+    `blocks` is the number of its valid trials, `probes` that of its probes. `cpu_s` is the median of the services'
+    CPU seconds per response at capacity; None if not measured.
     """
 
     treatment: str
@@ -32,10 +33,12 @@ class Capacity:
 
 
 def probes_of(data: RunData) -> pd.DataFrame:
-    """Return one row per probe that counts, in columns PROBE_COLUMNS.
+    """Return one row per probe (a load at one rate) that counts, in columns PROBE_COLUMNS.
 
-    `time_s` is the time within which the objective's share of the requests was answered; for a probe that missed the
-    objective by errors or by too few answers, some time above the limit.
+    `rate_per_s` is the offered rate, `met` whether the objective was met, `share_within` the share (0 to 1) of the
+    requests that were answered without error within its limit (NaN: not recorded). `time_s` is the time within which
+    the objective's share of the requests was answered; for a probe that missed the objective by errors or by too few
+    answers, some time above the limit.
     """
     objective, samples = objective_of(data.study), data.samples
     own = samples[samples["series"].isin(PROBE_SERIES.values()) & (samples["driver"] == "*")]
@@ -52,7 +55,10 @@ def probes_of(data: RunData) -> pd.DataFrame:
 
 
 def capacities_of(data: RunData, probes: pd.DataFrame) -> dict[str, Capacity]:
-    """Return treatment -> its capacity, for treatments with a valid trial, in the order of the plan."""
+    """Return treatment -> its capacity, for treatments with a valid trial, in the order of the plan.
+
+    `probes` is the result of `probes_of`.
+    """
     values, costs = data.values(CAPACITY), data.values(CPU_PER_RESPONSE)
     capacities: dict[str, Capacity] = {}
     for name in data.plan.treatments:

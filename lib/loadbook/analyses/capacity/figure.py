@@ -24,7 +24,10 @@ MAX_ROWS = 8
 
 
 class ThroughputLatencyFigure(base.ReportFigure):
-    """Time of the objective's share against offered rate, for every probe of every treatment."""
+    """Time within which the objective's share is answered against offered rate, for every probe of every treatment.
+
+    `probes` and `capacities` are results of `compute`; `values` has each trial's capacity (`RunData.values`), 1/s.
+    """
 
     def __init__(
         self, analysis: Analysis, objective: CapacityObjective, probes: pd.DataFrame, capacities: dict[str, Capacity],

@@ -59,7 +59,7 @@ class CapacityPage(EffectsPage):
         return replace(default, support=" ".join(filter(None, (default.support, self.rates_sentence()))))
 
     def rates_sentence(self) -> str:
-        """Return the sentence on the typical capacity of each treatment, within which objective, of which arrivals."""
+        """Return the sentence on each treatment's typical capacity, the objective and the arrivals; "" if none."""
         rates = [
             f"{capacity.typical_per_s:,.0f} with {self.labels.get(name, name)}"
             for name, capacity in self.capacities.items()
@@ -75,7 +75,7 @@ class CapacityPage(EffectsPage):
         return lines if any(rates in line for line in lines) else [*lines, rates]
 
     def errors(self) -> Block:
-        """Show errors at the highest rate that each trial sustained; those of other probes decide the search."""
+        """Show errors at the highest rate that each trial sustained, not those of its other probes."""
         return Block(super().errors(), note(ERRORS_NOTE))
 
     def curves(self) -> Block:

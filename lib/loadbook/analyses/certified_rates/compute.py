@@ -19,8 +19,8 @@ class JudgedRate:
     """The starts of one treatment, and whether most of them sustain the rate of its load (1/s).
 
     `share_low` is the lower bound of the share of starts that meet the objective; `pending` the number of planned
-    starts of its configuration that were not made, without which nothing is certified. `is_highest`: no higher rate
-    of the same configuration has this state.
+    starts of its configuration that were not made, without which nothing is certified. `state` is as of
+    `stats_certified.rate_states`. `is_highest`: no higher rate of the same configuration has this state.
     """
 
     treatment: str
@@ -43,7 +43,7 @@ class JudgedRate:
 
 
 def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
-    """Return treatment -> what its starts show at a confidence; without A/A arms and controls.
+    """Return treatment -> what its starts show at the confidence `level` (0.95: 95 %); without A/A arms and controls.
 
     Blocks that were added when the results could be seen do not count.
     """
@@ -73,7 +73,7 @@ def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
 
 
 def rate_of(study: Study, treatment: str) -> float:
-    """Return the rate of a treatment's load, 1/s."""
+    """Return the rate of a treatment's load, 1/s; 0 if its load has no rate."""
     return study.workload_of(treatment).rate_per_s or 0.0
 
 

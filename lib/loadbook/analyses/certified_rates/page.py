@@ -57,7 +57,11 @@ class CertifiedRatesPage(EffectsPage):
         return f"at least {share:g}{NBSP}% of starts ({100 * self.level:g}{NBSP}% confidence)"
 
     def data(self) -> pd.DataFrame:
-        """Return the share of starts that met the objective, and its one-sided bounds; one row per treatment."""
+        """Return the share of starts that met the objective, and its one-sided bounds; one row per treatment.
+
+        `starts` and `met` are numbers of starts; `share`, its bounds `low` and `high`, and `share_needed` are from 0
+        to 1. `state` is what the starts show; `is_certified` is true only if no planned start is `pending`.
+        """
         import pandas as pd
 
         common = {
@@ -95,7 +99,7 @@ class CertifiedRatesPage(EffectsPage):
         return f"Starts that met it: {', '.join(parts)}."
 
     def errors(self) -> Block:
-        """Show errors per trial, in their place on the page: they have counted as misses."""
+        """Show errors per trial; never first on the page, as starts with errors already count as misses."""
         return Block(*super().errors().children)
 
     def starts(self) -> Block:

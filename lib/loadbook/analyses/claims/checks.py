@@ -112,7 +112,11 @@ def _pair_sd_log(claim: Claim, finding: ClaimFinding, run: ClaimRun | None) -> f
 
 
 def check_direction(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X is faster" or "X is slower": holds if a difference in that direction is significant, however small."""
+    """Check "X is faster" or "X is slower": holds if a difference in that direction is significant, however small.
+
+    Contradicted by a significant difference in the other direction, or by equivalence unless the article's own effect
+    is within the margin.
+    """
     verdict = run.joint_verdict(claim)
     sentence, claimed = run.sentence(claim, verdict), claim.claimed_effect
     if verdict.kind == "invalid":
@@ -197,7 +201,10 @@ def _p_or_one(verdict: Verdict) -> float:
 
 
 def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X costs nothing": holds if a loss beyond the margin is excluded (one-sided non-inferiority test, 5 %)."""
+    """Check "X costs nothing": holds if a loss beyond the margin is excluded (one-sided non-inferiority test, 5 %).
+
+    Contradicted if a loss beyond the margin is shown.
+    """
     two_sided = run.joint_verdict(claim)
     better = direction(two_sided.comparison.metric)
     verdict = decide_verdict(
@@ -345,8 +352,9 @@ BOTH, CAUSE, REMEDY, NEITHER = (True, True), (True, False), (False, True), (Fals
 def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     """Check "A brings errors and B removes them": B's effect on trials with errors differs with and without A.
 
-    The four combinations of A and B (cells) give one contrast per block, tested by its signs. Contradicted if the
-    contrast has the opposite sign, or if the upper bound of A's share of trials with errors is below the margin.
+    `claim.factors` are A and B. Their four combinations (cells) give one contrast per block, tested by its signs.
+    Contradicted if the contrast has the opposite sign, or if the upper bound of A's share of trials with errors is
+    below the margin.
     """
     cause, remedy = claim.factors
     names = {BOTH: f"{cause} with {remedy}", CAUSE: f"{cause} alone", REMEDY: f"{remedy} alone",
@@ -422,7 +430,7 @@ def not_measured_sentence(metric: str, statistic: str, tools: Sequence[str]) -> 
 
 
 def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
-    """Return the sentence on how many more blocks would decide all of several comparisons."""
+    """Return the sentence on how many more blocks would decide all of several comparisons; "" if none are needed."""
     about = [f.about for f in forecasts if f.about is not None]
     if len(about) < len(forecasts):
         return "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
@@ -431,7 +439,10 @@ def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
 
 
 def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -> str:
-    """Return the sentence on the log-log slope of rate over size, and on the cost that dominates at that slope."""
+    """Return the sentence on the log-log slope of rate over size, and on the cost that dominates at that slope.
+
+    `interval` is the 90 % interval of the slope, `points` the number of sizes.
+    """
     low, high = map(number_text, interval)
     cost = "the cost per byte rules, bytes per second hardly change" if slope < -0.9 else "both costs count"
     if slope > -0.1:
@@ -449,7 +460,10 @@ def too_few_blocks_sentence(blocks: int) -> str:
 def error_trials_sentence(
     treatment_errors: ErrorSummary, against_errors: ErrorSummary, label: str, against: str
 ) -> str:
-    """Return the sentence on the numbers of trials with errors of two treatments."""
+    """Return the sentence on the numbers of trials with errors of two treatments.
+
+    `label` and `against` are their display names; the p-value and the ratio of rates are those of `treatment_errors`.
+    """
     counts = [f"{e.trials_with_errors} of {e.trials} trials" for e in (treatment_errors, against_errors)]
     p = f"p {format_p_value(treatment_errors.p)}"
     return f"{label}: errors in {counts[0]}; {against}: in {counts[1]} ({p}){rate_ratio_text(treatment_errors)}."
@@ -461,13 +475,13 @@ def two_arms_text(treatment: tuple[int, int], against: tuple[int, int]) -> str:
 
 
 def few_errors_sentence(label: str, share: float, margin: float) -> str:
-    """Return the sentence on the upper bound of a treatment's share of trials with errors."""
+    """Return the sentence that at most `share` (0 to 1) of a treatment's trials have errors, less than `margin`."""
     least = _share_text(margin)
     return f"At most {_share_text(share)} of {label}’s trials have errors, less than the {least} that matters."
 
 
 def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> str:
-    """Return the sentence on how many more blocks would decide at these shares; `decides(n)`: whether n suffice."""
+    """Return the sentence on how many more blocks would decide; `decides(n)`: whether n blocks in all suffice."""
     numbers = range(blocks_run + 1, MAX_FORECAST_BLOCKS + 1)
     more = next((blocks - blocks_run for blocks in numbers if decides(blocks)), None)
     if more is None:
@@ -476,7 +490,7 @@ def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> 
 
 
 def joined_names(labels: Iterable[str]) -> str:
-    """Return names as one text, a long list shortened; names that contain commas stay distinguishable."""
+    """Return names as one text, a long list shortened; they are separated by "; ", as names may contain commas."""
     return "; ".join(shorten_list(list(labels), MAX_NAMES))
 
 

@@ -46,7 +46,7 @@ class ClaimFinding:
 
     `verdict` is the comparison to draw beside the article's two values; without one, `short_evidence` is a short text
     to write instead. `size_met`: for a claim that holds, whether the run also shows the article's size of the effect
-    (None: no size was claimed).
+    (None: no size was claimed, or the kind of the claim is none of "better", "worse" and "best").
     """
 
     outcome: ClaimOutcome
@@ -58,9 +58,10 @@ class ClaimFinding:
 
 @dataclass(frozen=True)
 class ArticleEvidence:
-    """The article's change (ratio minus 1), and whether its own numbers could have shown the claim.
+    """The article's change (ratio minus 1; None if it gives no two numbers), and whether these could show the claim.
 
     `at_ceiling`: the value lies at the offered rate, so it is only a lower bound; `both_at_ceiling`: both values do.
+    `sentence` is the reason for `could_show`.
     """
 
     effect: float | None
@@ -105,7 +106,11 @@ class ClaimRun:
         self._verdicts: dict[tuple[str, ...], Verdict] = {}
 
     def metric(self, claim: Claim) -> tuple[str, str]:
-        """Return metric and statistic by which a claim is checked; rates count successful responses only."""
+        """Return metric and statistic by which a claim is checked.
+
+        They are the run's if its metric is of the same kind and the claim names no statistic. Otherwise they are the
+        claim's, with `ok_per_s` (successful responses only) for any rate.
+        """
         if get_metric(claim.metric).kind == get_metric(self._metric).kind and claim.statistic is None:
             return self._metric, get_metric(self._metric).default_statistic
         name = "ok_per_s" if get_metric(claim.metric).kind == "rate" else claim.metric
@@ -126,7 +131,7 @@ class ClaimRun:
         return claim.margin or self.analysis(claim).margin
 
     def values(self, claim: Claim) -> pd.DataFrame:
-        """Return the values of the claim's metric, one row per trial; `valid` tells whether the trial counts."""
+        """Return the values of the claim's metric, one row per trial; `valid`: whether the trial counts."""
         rows = trial_values(self.data.trials, self.data.measurements, *self.metric(claim))
         return rows.assign(valid=usable_mask(rows))
 
@@ -260,7 +265,7 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
 
 
 def criterion_text(claim: Claim, margin: float) -> str:
-    """Return the sentence that states when a claim holds."""
+    """Return the condition of a claim as text, "holds if ..."; `margin` is a ratio minus 1."""
     least = margin_text(margin)
     texts = {
         "better": "it is shown to be better",
@@ -283,7 +288,7 @@ def criterion_text(claim: Claim, margin: float) -> str:
 
 
 def usage_value_text(claim: Claim, value: float) -> str:
-    """Return the use of a claim's resource as a short text."""
+    """Return the use of a claim's resource as a short text; `value` is in bytes for memory, else a share (0 to 1)."""
     return format_bytes(value) if claim.resource == "memory" else f"{100 * value:.0f}{NBSP}%"
 
 
@@ -303,7 +308,10 @@ def claim_title(claim: Claim) -> str:
 
 
 def article_numbers_text(claim: Claim) -> str:
-    """Return the article's numbers as "17,688 → 23,872 req/s; errors – → 7,754", a dash for a missing number."""
+    """Return the article's numbers as "17,688 → 23,872 req/s; errors – → 7,754", or "no numbers".
+
+    The value of the claim's treatment is at the right; a dash replaces a missing number of errors.
+    """
     parts = []
     before, after = claim.against_value, claim.value
     if before is not None and after is not None and claim.metric in _UNITS:
@@ -319,7 +327,10 @@ def article_numbers_text(claim: Claim) -> str:
 
 
 def claims_summary(findings: Sequence[ClaimFinding], could: Sequence[CouldShow]) -> str:
-    """Return the sentence that counts claims by outcome, and those that the article's own numbers could have shown."""
+    """Return sentences with the number of claims by outcome, and of those that the article's numbers could show.
+
+    `could` has one value per finding, in the same order.
+    """
     outcomes = [finding.outcome for finding in findings]
     if len(findings) == 1:
         size = SIZE_TEXTS.get(findings[0].size_met)

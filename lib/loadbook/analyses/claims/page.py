@@ -36,7 +36,8 @@ ARTICLE_HEAD = "the article’s claim (◇ one run, no interval)"
 class ClaimLine:
     """One claim as drawn: the claim, the article's numbers, and the outcome and numbers of this run in their colour.
 
-    `effect` is the article's ratio minus 1 (None for claims about errors or slopes), `here` the comparison in this run.
+    `effect` is the article's ratio minus 1 (None for claims about errors or slopes, or without two numbers). `here`
+    is the comparison in this run (None without one).
     `at_ceiling`: the article's value is the rate that its tool offered; `inconclusive`: both of its values are.
     """
 
@@ -160,7 +161,7 @@ OnMessage = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ClaimByRun:
-    """One claim and the run that checked it (None: no run has its treatments); `late`: written after that run."""
+    """One claim and the run that checked it (None: no run has its treatments); `late`: claim newer than that run."""
 
     run: str | None
     result: ClaimResult
@@ -170,7 +171,7 @@ class ClaimByRun:
 def replay_claims(layout: Layout, study: Study, on_message: OnMessage) -> list[ClaimByRun]:
     """Check every claim of a study file against the newest run that has the claim's treatments.
 
-    `on_message` is called for each run that is skipped because it cannot be read, with the reason.
+    `on_message` is called with lines of progress, and with the reason for each run skipped as it cannot be read.
     """
     results = [ClaimByRun(None, result) for result in check_claims(study)]
     for age, data in enumerate(_runs_newest_first(layout, study.name, on_message)):

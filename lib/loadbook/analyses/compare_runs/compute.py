@@ -85,7 +85,10 @@ def check_not_copies(older: RunData, newer: RunData) -> None:
 
 
 def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str = "") -> dict[str, str]:
-    """Return treatment -> why it is not the same in both runs: settings whose contrast to the baseline changed."""
+    """Return treatment -> why it is not the same in both runs: settings whose contrast to the baseline changed.
+
+    Treatments that are the same, or that one run lacks, are absent. `baseline`: empty for that of each study.
+    """
     reasons = {}
     for name in (name for name in newer.plan.treatments if name in older.plan.treatments):
         studies = (older.study, newer.study)
@@ -107,7 +110,7 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
 def comparison_caveats(
     older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (title, text) of reasons to doubt any change; the last one says that two runs cannot show a cause."""
+    """Yield (title, text) of reasons to doubt any change; `changes` are the recorded conditions that differ."""
     for subject, run in (("The older run", older), ("The newer run", newer)):
         record = run.run_record
         if record.replay:
@@ -144,9 +147,10 @@ CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)  # in the order in w
 class EffectChange:
     """The change of one effect from the older to the newer run, (1 + newer) / (1 + older) - 1, with its intervals.
 
-    `ci90` decides whether the runs agree, `ci95` and `p` whether the effect changed; `p_adjusted` is p adjusted for the
-    `family_size` comparisons. `blocks` and `sd_logs` (standard deviation of a block's log ratio, from the run's
-    interval) have one value per run, the older first.
+    `ci90` decides whether the runs agree, `ci95` and `p` whether the effect changed. The confidence of `ci95` is
+    `level`, that of `ci90` 2 x `level` - 1. `p_adjusted` is p adjusted for the `family_size` comparisons (None: not
+    adjusted). `blocks` and `sd_logs` (standard deviation of a block's log ratio, from the run's interval) have one
+    value per run, the older first.
     """
 
     effect: float
@@ -164,7 +168,8 @@ class EffectChange:
 class EffectPair:
     """One treatment in the two runs; `older` or `newer` is None if that run does not have the treatment.
 
-    `blocks_needed`: blocks that each of two further runs needs to decide (None: more than 60, or already decided).
+    If it is not compared, `change` is None and `reason` is why. `blocks_needed`: blocks that each of two further runs
+    needs to decide (None: more than 60, or already decided).
     """
 
     older: AnalysisRow | None
@@ -191,7 +196,7 @@ class EffectPair:
 class RunComparison:
     """All effects of two runs compared, ordered by kind and size of the change, harness checks last.
 
-    `margin` is the smaller of the margins that the two runs declared.
+    `margin` (a ratio minus 1) is the smaller of the margins that the two runs declared; `level` is the confidence.
     """
 
     older: Analysis
@@ -223,7 +228,7 @@ def compare_analyses(
     ----------
     older, newer : analyses of the same metric and statistic.
     changed_treatments : treatment -> why it is not the same in both runs; its effects are not compared.
-    level : confidence of the intervals of differences.
+    level : confidence of the intervals of differences, which is also that of the intervals in both analyses.
     """
     margin = min(older.margin, newer.margin)
     older_rows, newer_rows = ({r.treatment: r for r in a.rows if r.kind != "baseline"} for a in (older, newer))
@@ -276,7 +281,10 @@ def _effect_pair(
 
 
 def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:
-    """Return the change of an effect from one run to the other; None if either run has no interval."""
+    """Return the change of an effect from one run to the other; None if either run has no interval.
+
+    `level` is the confidence of both runs' intervals, and of the result.
+    """
     sides = [_log_effect_and_errors(comparison, level) for comparison in (older, newer)]
     if sides[0] is None or sides[1] is None:
         return None
@@ -323,7 +331,7 @@ def is_changed(change: EffectChange) -> bool:
 def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
     """Return how many blocks each of two new runs needs to show this change or to exclude one beyond the margin.
 
-    It is the smaller of both numbers, at the noise of these runs and the power that all forecasts use; None above 60.
+    It is the smaller of both numbers, at this noise and 80 % power; None above 60. `margin` is a ratio minus 1.
     """
     log_change, alpha = abs(math.log1p(change.effect)), (1 - change.level) / change.family_size
     squares = [sd**2 for sd in change.sd_logs]
@@ -346,10 +354,12 @@ def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
 
 
 def change_frame(comparison: RunComparison) -> pd.DataFrame:
-    """Return the numbers of a comparison of two runs, not rounded: one row per treatment, in the page's order.
+    """Return the numbers of a comparison of two runs, not rounded: one row per treatment and harness check.
 
-    Effects, `moved` and all bounds (of the intervals of `confidence`) are ratios minus 1. `low` and `high` are those of
-    `moved`. `method` is the test that gave the effects; "older / newer" if it differs between the runs.
+    Columns `older` and `newer` are the effects in both runs, `moved` is the change between them. Effects, `moved` and
+    all bounds (of the intervals of `confidence`) are ratios minus 1. `low` and `high` are those of `moved`. `word` is
+    the kind of change, `against` the baseline. `method` is the test that gave the effects; "older / newer" if it
+    differs between the runs.
     """
     import pandas as pd
 
@@ -378,7 +388,10 @@ def _change_numbers(pair: EffectPair, level: float) -> dict[str, Any]:
 
 
 class EffectChangeTexts(NamedTuple):
-    """Numbers of one effect in two runs as texts without percent signs; an en dash if a number does not apply."""
+    """Numbers of one effect in two runs as texts; an en dash if a number does not apply.
+
+    `older` and `newer` (each with its interval), `change` and its `interval` are in percent, without percent signs.
+    """
 
     older: str
     newer: str
@@ -415,7 +428,7 @@ def _effect_with_interval(side: AnalysisRow | None) -> str:
 
 
 def change_decimals(change: EffectChange) -> int:
-    """Return the number of decimals for a change and its interval; an interval that excludes 0 is not rounded to 0."""
+    """Return the number of decimals for a change in percent; an interval that excludes 0 is not rounded to 0."""
     low, high = change.ci95
     digits = min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
     while excludes_zero(change.ci95) and digits < MAX_DECIMALS and round(min(abs(low), abs(high)) * 100, digits) == 0:
@@ -476,7 +489,7 @@ def headline(comparison: RunComparison) -> str:
 
 
 def supporting_text(comparison: RunComparison) -> str:
-    """Return sentences on the treatments that were not compared, grouped by reason, the most frequent reason first."""
+    """Return a sentence on the treatments that were not compared, by reason, the most frequent first; "" if none."""
     reasons: dict[str, list[str]] = {}
     for row in comparison.treatments:
         if row.change is None:

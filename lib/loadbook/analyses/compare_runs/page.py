@@ -94,7 +94,7 @@ ANSWER_KINDS: dict[str, VerdictKind] = {"agrees": "equivalent", "undecided": "un
 
 
 class ComparePage:
-    """The page that compares two runs of one study; each public method returns the content of one notebook cell.
+    """The page that compares two runs of one study; each method that returns a Block is for one notebook cell.
 
     `metric` may be followed by a space and a statistic: "latency p99".
     """

@@ -45,7 +45,7 @@ class EffectsFigure(base.ReportFigure):
         self.band = (-analysis.margin, analysis.margin)
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
-        """Return three texts of a row: verdict, change with interval and blocks (or why there is none), second line."""
+        """Return three texts of a row: verdict, change with interval and blocks (or why there is none), and ""."""
         return f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}", change_text(row), ""
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
@@ -73,7 +73,7 @@ class EffectsFigure(base.ReportFigure):
         return drawing
 
     def draw_limit(self, panel: Axes) -> None:
-        """Draw what the band does not show; nothing for a difference in either direction."""
+        """Draw a limit in addition to the band of the margin: none here; subclasses override it."""
 
     def _row(self, row: AnalysisRow) -> Row:
         """Return the texts and marks of a row of the analysis."""
@@ -276,7 +276,7 @@ class NonInferiorityFigure(EffectsFigure):
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:
-    """Return a row's change with its interval (and blocks), or the reason why there is none."""
+    """Return a row's change with its interval, or the reason why there is none; `blocks`: add their number."""
     if row.is_compared and row.verdict:
         texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")

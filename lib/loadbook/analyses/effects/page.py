@@ -218,7 +218,7 @@ class EffectsPage(Page):
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
-        """Percentile -> its values and analysis; percentiles for which trials have too few requests are left out."""
+        """Percentile, as "p99" -> its values by trial and their analysis; those of too few requests are left out."""
         name, statistics = self._available_percentiles
         values = {statistic: tails.measurable_values(self.run_data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
@@ -292,7 +292,7 @@ class EffectsPage(Page):
         return lines if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline, *lines]
 
     def next_line(self) -> str:
-        """Return how an unfinished run goes on, or else `open_step`; "" for replays and examples, without hosts."""
+        """Return the command that continues an unfinished run, or else `open_step`; "" for replays and examples."""
         record = self.run_data.run_record
         if not record.is_finished:
             return record.run_command

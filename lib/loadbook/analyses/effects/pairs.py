@@ -34,8 +34,8 @@ class PairedBlocksFigure(ReportFigure):
     """Values of a treatment and its baseline, joined by block, and each block's change beside the interval.
 
     `values` are the `RunData.values` of the analysis' metric. `pairs` has one row per block: `base`, `own` (values of
-    baseline and treatment, NaN if no valid trial has a value above 0) and `change` (their log ratio). `changes` has the
-    complete blocks only; `agrees` tells which of them have the same direction as the estimate.
+    baseline and treatment, NaN if no valid trial has a value above 0) and `change`, log(own / base). `changes` has
+    the changes of the complete blocks only; `agrees`: whether each has the same direction as the estimate.
     """
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
@@ -58,7 +58,10 @@ class PairedBlocksFigure(ReportFigure):
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis, treatment: str = "") -> Self:
-        """Return the figure of one treatment of a run; default: the first treatment that was compared."""
+        """Return the figure of one treatment of a run; default: the first treatment that was compared.
+
+        Raises UsageError if the treatment, or without one any treatment, was not compared.
+        """
         compared = [r.treatment for r in analysis.rows if r.verdict and r.verdict.comparison.effect is not None]
         if treatment not in compared and (treatment or not compared):
             raise unknown_name_error("comparison with complete blocks", treatment, compared, plural="treatments")

@@ -34,7 +34,11 @@ from loadbook.study.designs import FactorialDesign, effect_sign, factorial_desig
 
 
 def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:
-    """Return an array effects x blocks of contrasts of the logs (default: of all main effects and pairs)."""
+    """Return an array effects x blocks of contrasts of the logs (default: of all main effects and pairs).
+
+    `logs` is an array blocks x combinations, in the design's order. An effect is a number whose bit k is set if the
+    factor `design.names[k]` belongs to it.
+    """
     effects = design.effects if effects is None else effects
     signs = np.array([[effect_sign(effect, cell) for cell in design.cells] for effect in effects], float)
     scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in effects])
@@ -42,7 +46,10 @@ def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence
 
 
 def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> tuple[str, ...]:
-    """Return the significant effects of three or more factors, which the design assumes to be negligible."""
+    """Return names of the significant effects of three or more factors, which the design assumes to be negligible.
+
+    `logs` is as in `compare_effects`; with fewer than 5 blocks the result is empty.
+    """
     effects = design.higher_order_effects
     if not effects or len(logs) < MIN_BLOCKS:
         return ()
@@ -52,9 +59,10 @@ def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: f
 
 
 def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95, **common: Any) -> list[Comparison]:
-    """Test every effect of a design and return one comparison per effect.
+    """Test every effect of a design and return one comparison per effect, in the order of `design.effects`.
 
     `logs` is an array complete blocks x combinations, in the design's order; `common` are fields of all comparisons.
+    With fewer than 5 blocks there are no intervals and no p-values.
     """
     contrasts, effects = block_contrasts(design, logs), design.effects
     comparisons = [
@@ -84,7 +92,10 @@ def _effect_comparison(differences: FloatArray, level: float, family: int, **com
 
 
 def one_sample_test(differences: FloatArray, alphas: Sequence[float]) -> paired_tests.PairedTestResult:
-    """Test whether the contrasts of blocks differ from 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
+    """Test whether the contrasts of blocks differ from 0: Student's t for 5 to 7 blocks, signed ranks from 8.
+
+    The result has one interval for each of `alphas`, of confidence 1 - alpha.
+    """
     test = paired_tests.signed_rank if len(differences) >= MIN_RANK_BLOCKS else paired_tests.paired_t
     return test(np.zeros(len(differences)), differences, alphas)
 
@@ -99,6 +110,8 @@ def _adjusted_effect_p(
 
 def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int]) -> list[float]:
     """Return p-values adjusted for all effects by the step-down maximum statistic (Westfall and Young).
+
+    `contrasts` is the array effects x blocks that `block_contrasts` returns; the result has the order of `effects`.
 
     The order within a block is random, so under the null hypothesis every combination c may be relabelled c xor m: that
     flips the signs of effects that share an odd number of factors with m. The statistic is Student's t, which, unlike
@@ -117,7 +130,10 @@ def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects:
 
 @dataclass(frozen=True)
 class PooledEffect:
-    """One effect by least squares: a ratio minus 1, its interval, and the p-value of the ANOVA (type 2)."""
+    """One effect by least squares: a ratio minus 1, its interval, and the p-value of the ANOVA (type 2).
+
+    `p` is None if the fit is perfect.
+    """
 
     estimate: float
     interval: Interval
@@ -128,7 +144,7 @@ def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float =
     """Fit log values by least squares on blocks and effects: `logy ~ C(block) + a + b + a:b + ...`.
 
     `logs` is an array blocks x combinations without gaps. Main effects compare high with low; interactions are the
-    change of one factor's effect by the other.
+    change of one factor's effect by the other. The result is in the order of `design.effects`.
     """
     from statsmodels.formula.api import ols
     from statsmodels.stats.anova import anova_lm
@@ -357,9 +373,11 @@ def combinations_by_sign(design: FactorialDesign, baseline: str, names: Sequence
 
 @dataclass(frozen=True)
 class ErrorEffect:
-    """One factor or pair: levels of its factors (high or not) -> number of trials with errors and of all trials.
+    """Errors by one factor or pair of factors.
 
-    `p` is adjusted for all effects (Holm). For a pair, "fewer" means fewer than its factors' separate effects predict.
+    `trials_with_errors`: level of each factor of `names` (True: high) -> (trials with errors, all trials). `p` is
+    adjusted for all effects (Holm). `kind` compares high with low; for a pair, "fewer" means fewer than its factors'
+    separate effects predict.
     """
 
     names: tuple[str, ...]

@@ -200,7 +200,11 @@ EFFECTS_NOTE = (
 
 
 def effect_frame(result: FactorialAnalysis) -> pd.DataFrame:
-    """Return the numbers of `effect_table`, not rounded, with those of the tests; one row per effect."""
+    """Return the numbers of `effect_table`, not rounded, with those of the tests; one row per effect.
+
+    Columns are most of those of `verdicts.verdict_frame`, and `effect` (its name), `kind` ("factor" or "pair"),
+    `aliases`, and the pooled fit: `pooled`, `pooled_low`, `pooled_high` (ratios minus 1) and `pooled_p`, NaN if none.
+    """
     analysis = replace(result.analysis, rows=tuple(map(effect_row, result.effects)))
     frame = verdicts.verdict_frame(analysis).drop(columns=["against", "level", "trials", "valid_trials"])
     pooled = [(e.pooled.estimate, *e.pooled.interval, e.pooled.p) if e.pooled else (None,) * 4 for e in result.effects]

@@ -36,8 +36,8 @@ INTERACTION: Form = {
 def factorial_headline(result: FactorialAnalysis) -> str:
     """Return the answer in one sentence: the effects of single factors, or that two factors act together.
 
-    It says that two factors act together if their interaction is at least as large as the main effect of one of them,
-    because that main effect alone then says little.
+    Two factors are said to act together if their interaction is at least as large as the main effect of one of them,
+    because that main effect alone then means little.
     """
     if neutral := neutral_headline(result.analysis):
         return neutral
@@ -65,7 +65,10 @@ def supporting_text(result: FactorialAnalysis) -> str:
 
 
 def interaction_sentences(result: FactorialAnalysis) -> list[str]:
-    """Return a sentence for each significant interaction (at most two), or one sentence that there is none."""
+    """Return a sentence for each significant interaction (at most two), or one sentence that there is none.
+
+    Empty if an effect has no verdict.
+    """
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return []
     significant = [e for e in result.interactions if e.verdict.kind in SIGNIFICANT_KINDS]
@@ -83,7 +86,10 @@ def interaction_sentences(result: FactorialAnalysis) -> list[str]:
 
 
 def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffect) -> str:
-    """Return a sentence on the first factor's effect at each level of the second; "" if the pair has aliases."""
+    """Return a sentence on the first factor's effect at each level of the second, for a pair `effect`.
+
+    "" if the pair has aliases or its interval does not exclude 0.
+    """
     plot = next((m for m in result.interaction_plots if m.effect == effect), None)
     if plot is None or effect.aliases:
         return ""
@@ -99,12 +105,12 @@ def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffe
 
 
 def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
-    """Return the sentence on a main effect or a pair, beginning with its name."""
+    """Return the sentence on a main effect or a pair, beginning with its name; `switches`: factor -> its labels."""
     return f"{effect.label}{factorial_effect_phrase(effect, switches)}"
 
 
 def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
-    """Return the part of the sentence that follows the effect's name, as reports set the name in bold."""
+    """Return the part of the sentence that follows the effect's name; `switches`: factor -> its labels."""
     if len(effect.names) == 1 or effect.verdict.kind == "invalid":
         return verdict_parts(effect.verdict).after_name
     one, other = (switches[name].label for name in effect.names)
@@ -147,7 +153,10 @@ def higher_order_sentence(result: FactorialAnalysis) -> str:
 
 
 def factorial_error_sentences(errors: FactorialErrors | None, switches: Mapping[str, FactorLabels]) -> list[str]:
-    """Return sentences about errors: factors with more or fewer errors, and pairs that bring or remove errors."""
+    """Return sentences about errors: factors with more or fewer errors, and pairs that bring or remove errors.
+
+    `errors` is None if they were not counted; `switches`: factor -> its labels.
+    """
     if errors is None:
         return ["Errors were not measured in every combination."]
     if not errors.trials_with_errors:

@@ -37,8 +37,8 @@ _MIN_EFFECT = -1 + 1e-15
 class RunEffect:
     """One treatment's effect in one run (a ratio minus 1), with the interval that the run's report prints.
 
-    `question` maps each part of the question to its value; only runs with equal parts are compared. `reason` says why
-    the effect does not count (None: it counts); `level` is the confidence of the interval.
+    `question` maps each part of the question, such as "margin", to its value as text; only runs with equal parts are
+    compared. `reason` is why the effect does not count (None: it counts); `level` is the confidence of the interval.
     """
 
     treatment: str
@@ -55,7 +55,7 @@ class RunEffect:
 
     @property
     def log(self) -> tuple[float, float] | None:
-        """The log of the ratio and its standard error, derived from the interval; None without an interval."""
+        """(Log of the ratio, its standard error), derived from the interval; None without one of any width."""
         if self.effect is None or self.interval is None or self.blocks < 2:
             return None
         estimate, low, high = (math.log1p(max(v, _MIN_EFFECT)) for v in (self.effect, *self.interval))
@@ -67,7 +67,7 @@ class RunEffect:
 class RunSummary:
     """A run of the study: its start (epoch seconds), the number of its set of hosts (0, 1, ...), and its effects.
 
-    `excluded_reason` says why the whole run does not count ("": it counts); an excluded run may have no effects.
+    `excluded_reason` is why the whole run does not count ("": it counts); an excluded run may have no effects.
     """
 
     run: str
@@ -79,7 +79,10 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class EffectPoint:
-    """One treatment's effect in one run of a history; `excluded_reason` says why it does not count ("": it counts)."""
+    """One treatment's effect in one run of a history; `excluded_reason` is why it does not count ("": it counts).
+
+    `started` is in epoch seconds, `hosts` the number of the set of hosts (0, 1, ...).
+    """
 
     run: str
     started: float
@@ -123,7 +126,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class EffectSeries:
-    """One treatment's effects in all runs, oldest first; `no_alarm_reason` says why no alarm is possible."""
+    """One treatment's effects in all runs, oldest first.
+
+    `segments` refer to `points` by index. `question_changes`: index of a point -> parts of its question that differ
+    from the previous run on the same hosts. `alarm` is None for a harness check, or if no alarm is possible (why:
+    `no_alarm_reason`).
+    """
 
     treatment: str
     label: str
@@ -142,7 +150,10 @@ class EffectSeries:
 
 @dataclass(frozen=True)
 class StudyHistory:
-    """All runs of a study, oldest first, on one metric; runs that cannot be read are included as excluded runs."""
+    """All runs of a study, oldest first, on one metric; runs that cannot be read are included as excluded runs.
+
+    `margin` is a ratio minus 1; `alarm_rate` and `change_rate` are as `rate` and `change_rate` of `effect_series`.
+    """
 
     study: str
     metric: str
@@ -183,8 +194,8 @@ def effect_series(
 ) -> tuple[EffectSeries, ...]:
     """Return one series per treatment, then per harness check, in the order of the newest run that contains them.
 
-    `runs` are oldest first; `rate` and `change_rate` are the shares of false alarms and of false changes, over all
-    series together.
+    `runs` are oldest first; `margin` is a ratio minus 1. `rate` is the accepted share of runs with a false alarm,
+    `change_rate` that of histories with a false change, over all series together.
     """
     newest_first = [effect for run in reversed(runs) for effect in run.effects]
     kinds: tuple[RowKind, ...] = ("treatment", "aa", "control")
@@ -202,7 +213,7 @@ def effect_series(
         changes = _question_changes(points[name])
         one = EffectSeries(name, last.label, last.kind, points[name], tuple(segments), changes)
         if last.kind == "treatment":
-            one = _with_alarm(one, runs, better, margin, rate / max(assessable, 1))
+            one = _with_alarm(one, runs, better, margin, rate / max(assessable, 1), change_rate)
         series.append(one)
     return tuple(series)
 
@@ -246,7 +257,12 @@ def _is_assessable(points: Sequence[EffectPoint], runs: Sequence[RunSummary]) ->
 
 
 def _with_alarm(
-    series: EffectSeries, runs: Sequence[RunSummary], better: Direction, margin: float, rate: float
+    series: EffectSeries,
+    runs: Sequence[RunSummary],
+    better: Direction,
+    margin: float,
+    rate: float,
+    change_rate: float,
 ) -> EffectSeries:
     """Return the series with the newest run compared with earlier runs, or with the reason why that is impossible.
 
@@ -259,7 +275,7 @@ def _with_alarm(
             excluded = f"the newest run is left out: {newest.excluded_reason}"
             reason = excluded if newest.excluded_reason else "the newest run does not have it"
         return replace(series, no_alarm_reason=reason)
-    past = _past_indices(points)
+    past = _past_indices(points, change_rate)
     logs = [(*log, points[index].effect.blocks) for index in (*past, -1) if (log := points[index].effect.log)]
     alarm = levels.assess_newest(logs[:-1], logs[-1], better=better, rate=rate, margin=margin)
     if alarm is None:
@@ -278,7 +294,7 @@ def _with_alarm(
     return replace(series, alarm=alarm, segments=segments)
 
 
-def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
+def _past_indices(points: Sequence[EffectPoint], change_rate: float) -> list[int]:
     """Return the indices of the runs with which the newest is compared: those of its group since the last change.
 
     The newest run is not used to find that change.
@@ -286,7 +302,7 @@ def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
     earlier = next(group for group in _comparable_groups(points) if group[-1] == len(points) - 1)[:-1]
     if not earlier:
         return []
-    edges = levels.find_changes(_log_effects(points, earlier), CHANGE_RATE)
+    edges = levels.find_changes(_log_effects(points, earlier), change_rate)
     return earlier[edges[-1] if edges else 0 :]
 
 
@@ -351,12 +367,12 @@ def supporting_text(history: StudyHistory) -> str:
 
 
 def series_sentence(series: EffectSeries) -> str:
-    """Return sentences on one treatment: its level and since when, its changes, and the alarm for the newest run."""
+    """Return sentences to follow a treatment's name: its level and since when, changes, alarm for the newest run."""
     return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
 
 
 def level_sentence(series: EffectSeries) -> str:
-    """Return the sentence on the level to which the newest run that counts belongs."""
+    """Return the end of a sentence that begins with the treatment's name: the level of the newest run that counts."""
     segment = current_segment(series)
     if segment is None:
         return "no run of it counts."
@@ -371,7 +387,7 @@ def _hosts_text(series: EffectSeries, segment: Segment) -> str:
 
 
 def current_segment(series: EffectSeries) -> Segment | None:
-    """Return the segment of the newest run that counts (after an alarm: that of the earlier runs), or None."""
+    """Return the segment of the newest run that counts (after an alarm: of the earlier runs); None if none counts."""
     newest_hosts = {point.hosts for point in series.points[-1:] if point.is_included}
     return max(series.segments, key=lambda segment: (segment.hosts in newest_hosts, segment.indices[-1]), default=None)
 
@@ -398,7 +414,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
 
 
 def alarm_sentence(series: EffectSeries) -> str:
-    """Return the sentence on the newest run: an alarm, no alarm with its limit, or why no alarm is possible."""
+    """Return the sentence on the newest run: alarm, no alarm, or why none is possible; "" for a harness check."""
     alarm = series.alarm
     if alarm is None:
         return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""

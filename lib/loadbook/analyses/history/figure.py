@@ -34,14 +34,17 @@ MONTH_D, YEAR_D = 30.44, 365.25
 
 @dataclass(frozen=True)
 class DateAxis:
-    """Position of each run, from 0 to 1 (one run: 0.5), and the shortened pauses with their real lengths."""
+    """Position of each run, from 0 to 1 (one run: 0.5), and the shortened pauses with their real lengths.
+
+    `times` are starts in epoch seconds; `pauses` are (position, length as text).
+    """
 
     places: Mapping[str, float]
     times: Mapping[str, float]
     pauses: tuple[tuple[float, str], ...]
 
     def before(self, run: str) -> float:
-        """Return the position in the middle between a run and the run before it."""
+        """Return the position in the middle between a run and the run before it; its own for the first run."""
         runs = list(self.places)
         previous = runs[max(runs.index(run) - 1, 0)]
         return (self.places[previous] + self.places[run]) / 2
@@ -134,7 +137,7 @@ class SeriesPanel:
         return not all(map(self.scale.contains, ends))
 
     def draw(self, panel: Axes, dates: DateAxis, room_pt: float) -> None:
-        """Draw the treatment's history into a panel, with so much room below its title."""
+        """Draw the treatment's history into a panel, with `room_pt` points more room below its title."""
         scale = self.scale
         panel.set_ylim(scale.low, scale.high)
         ends = [math.expm1(end) * 100 for end in (scale.low, scale.high)]
@@ -239,7 +242,7 @@ DATE_ROOM, PAUSE_ROOM = 2.15, 2.0  # room of a date, of a pause's length, in usu
 class HistoryFigure(base.ReportFigure):
     """One panel per treatment: its effect by date, levels between changes, and lines at changed conditions.
 
-    `condition_changes` maps a run to the recorded conditions that differ from the previous run on the same hosts.
+    `condition_changes`: run -> sentences on the recorded conditions that differ from the previous run on its hosts.
     """
 
     def __init__(self, history: StudyHistory, condition_changes: ConditionChanges) -> None:

@@ -37,7 +37,8 @@ from loadbook.stats.results import Interval
 class EffectLevel:
     """The level of `runs` runs, in logs of ratios: mean, standard error, and standard deviation between runs.
 
-    `scale` multiplies the variance of a run (squared error plus squared `between`). For one run, `error` is its own.
+    `scale` multiplies the variance of a run (squared error plus squared `sd_between_runs`). For one run, `error` is
+    its own.
     """
 
     runs: int
@@ -85,7 +86,8 @@ MAX_RUNS = 1000  # only the newest runs are searched: the number of arcs grows w
 def find_changes(logs: Sequence[tuple[float, float]], rate: float) -> list[int]:
     """Return the indices at which a new level begins, in rising order.
 
-    `logs` has (log ratio, its standard error) of each run, oldest first.
+    `logs` has (log ratio, its standard error) of each run, oldest first. `rate` is the accepted share of histories
+    without a change in which one is found.
     """
     y, errors = np.array(logs, float).reshape(-1, 2).T
     first = max(0, len(y) - MAX_RUNS)
@@ -166,7 +168,8 @@ def assess_newest(
 ) -> Alarm | None:
     """Compare the newest run with earlier runs; None if these are too few.
 
-    `rate` is the share of false alarms for this one treatment, `margin` a ratio minus 1, as the study declares it.
+    Runs are (log ratio, its standard error, number of blocks). `rate` is the accepted share of false alarms for this
+    one treatment, `margin` a ratio minus 1, as the study declares it.
     """
     if len(past) < MIN_PAST_RUNS:
         return None

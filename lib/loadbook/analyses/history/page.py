@@ -49,10 +49,11 @@ class HistoryPage:
         return self.runs.tables
 
     def data(self) -> pd.DataFrame:
-        """Return every effect of every run as a tidy frame: one row per treatment and run, newest run first.
+        """Return every effect of every run as a tidy frame: treatment by treatment, each with its newest run first.
 
         `change`, `low` and `high` are the run's effect with its interval, all effects ratios minus 1. `level` is the
         mean effect of the consecutive runs `level_runs`, with its 95 % interval; NaN for a run that does not count.
+        `started` is in epoch seconds; `kind` marks the rows of harness checks.
         """
         import pandas as pd
 
@@ -179,7 +180,7 @@ class HistoryPage:
         return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
-        """Return the answer, the runs and the effects for the index page and the command line."""
+        """Return the answer, the number of runs and the treatments with an alarm, for index page and command line."""
         return {
             "notebook": NOTEBOOK,
             "study": self.history.study,
@@ -236,6 +237,6 @@ def history_page(
 
     Raises
     ------
-    UsageError : the study or the metric does not exist, or the rate is out of range.
+    UsageError : the study or the metric does not exist, or the rate is not above 0 and at most 0.2.
     """
     return HistoryPage(read_history(project_layout(), study, on_progress, metric, rate, by_name))

@@ -44,7 +44,7 @@ MIN_COST_SHARE = 1e-4  # lower bound of a fitted cost, as a share of every reque
 
 @dataclass(frozen=True)
 class Estimate:
-    """A positive quantity with its interval; the level is that of the curve."""
+    """A positive quantity with its interval (low, high), whose confidence is the `level` of the curve."""
 
     value: float
     interval: Interval
@@ -77,7 +77,7 @@ class TwoRegimeCurve:
 
     @cached_property
     def per_byte_s(self) -> Estimate:
-        """Seconds per byte of the page, likewise divided."""
+        """Seconds per byte of the page, divided by the number of requests in progress at the same time."""
         return self._estimate(lambda logs: logs[..., 1])
 
     @cached_property
@@ -96,7 +96,7 @@ class TwoRegimeCurve:
 
     @cached_property
     def misfits(self) -> dict[float, Estimate]:
-        """Size -> measured rate divided by the curve's rate; if the interval excludes 1, the curve is too simple."""
+        """Size in bytes -> measured rate / the curve's rate; if the interval excludes 1, the curve is too simple."""
         misfits = {}
         for k, size in enumerate(self.sizes_b):
             log_ratio = math.log(self.means_per_s[k]) - _log_rate(self.log_costs, size)
@@ -106,7 +106,10 @@ class TwoRegimeCurve:
 
     @property
     def visible_regime(self) -> str:
-        """The sides of the knee that the sizes cover: "both", "request" (knee maybe beyond all sizes) or "byte"."""
+        """The sides of the knee that the sizes cover, judged by its interval.
+
+        "both"; "request" if the knee may lie above the largest size; "byte" if it may lie below the smallest.
+        """
         low, high = self.knee_b.interval
         if high > self.sizes_b[-1]:
             return "request"
@@ -117,7 +120,10 @@ class TwoRegimeCurve:
 
 
 def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float) -> Estimate:
-    """Return exp(log_whole) with its jackknife interval, from estimates that each leave out one block."""
+    """Return exp(log_whole) with its jackknife interval of confidence `level`.
+
+    `log_whole` is the log of the estimate from all blocks; `logs_without` has one per block, without that block.
+    """
     blocks = len(logs_without)
     spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
     half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
@@ -198,7 +204,7 @@ class PageSizeSeries:
 
 
 def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeSeries, ...]:
-    """Return the series of these treatments in file order, without harness checks and duplicated treatments."""
+    """Return the series of these treatments in their order, without harness checks and duplicated treatments."""
     others = [name for name in study.factors if name != study.page_size_factor]
     arms_by_levels: dict[tuple[FactorLevel, ...], dict[int, str]] = {}
     for name in treatments:
@@ -224,14 +230,14 @@ def level_text(study: Study, factor: str, level: FactorLevel) -> str:
 
 @dataclass(frozen=True)
 class TierPair:
-    """Two web tiers behind the same front end `name`: size in bytes -> verdict on the second tier."""
+    """Two web tiers behind the same front end `name`: size in bytes -> verdict on the second against the first."""
 
     name: str
     verdicts: Mapping[int, Verdict]
 
     @property
     def converge_from_b(self) -> int | None:
-        """The smallest size from which on the tiers are equivalent at all sizes; None if they differ at the largest.
+        """The smallest size in bytes from which on all verdicts are "equivalent" or "small"; None if there is none.
 
         No correction for several comparisons is needed, as each of them must hold (intersection-union test, Berger,
         Technometrics 24, 1982).
@@ -242,7 +248,7 @@ class TierPair:
 
 @dataclass(frozen=True)
 class TierComparison:
-    """Two web tiers behind each front end: their factor, the names of both levels, second level against first."""
+    """Two web tiers: their factor, the names of its two levels, and a comparison of them behind each front end."""
 
     factor: str
     names: tuple[str, str]
@@ -255,7 +261,7 @@ def compare_tiers(
     """Compare the two web tiers of a study at every size; None if the study does not have two.
 
     Tiers are the two levels of a factor (other than page size) of the role that serves the page. Every size is a
-    separate comparison; p-values of differences are adjusted over all sizes.
+    separate comparison; p-values of differences are adjusted over all sizes. `values`: `RunData.values` of `metric`.
     """
     sized = study.page_size_factor
     role = study.factors[sized].role if sized else None
@@ -292,7 +298,8 @@ def tier_errors(
 ) -> dict[str, ErrorSummary]:
     """Return tier -> its errors over all sizes and front ends; the second tier is compared with the first.
 
-    The comparison is that of two treatments: the unit is the trial, and both tiers have the same sizes.
+    Empty without `tiers`. The comparison is that of two treatments: the unit is the trial, and both tiers have the
+    same sizes.
     """
     if tiers is None:
         return {}
@@ -318,8 +325,10 @@ class PageSizeResult:
     fits : name of the series -> curve, or the reason as text if none can be fitted.
     level : confidence of the curves' intervals.
     values : the rate of each trial (`RunData.values`), to which the curves are fitted.
-    bottlenecks : treatment -> its bottleneck by host metrics; None if no monitored resource was saturated; absent if
-        not monitored.
+    bottlenecks : treatment -> its bottleneck by host metrics (C: balancer CPU, N: network, W: web CPU, D: driver);
+        None if no monitored resource was saturated; absent if not monitored.
+    tiers : comparison of the two web tiers; None if the study does not have two.
+    margin : the smallest difference that matters, a ratio minus 1.
     link_bytes_per_s : the slowest known link between the load's target and the driver; None if none is known.
     errors : tier -> its errors over all sizes; the second tier is compared with the first.
     """
@@ -391,6 +400,7 @@ def separate_shared_cpus(
     """Return `letters` with the bottleneck assigned to balancer or web where they share CPUs on one machine (a lab).
 
     Both then show the same saturated core; it is assigned to the hosts whose own processes used more CPU time.
+    `full` is a result of `stats.saturation.saturation`; `letters`: treatment -> its bottleneck, None without one.
     """
     separated, used = dict(letters), _process_cpu(data)
     for treatment, rows in full[full["bottleneck"].isin(["C", "W"])].groupby("treatment"):
@@ -416,7 +426,10 @@ def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
 
 
 def link_capacities(data: RunData) -> dict[str, float]:
-    """Return host -> link capacity in bytes per second: from the hosts file, or the study's `rate_mbit` if lower."""
+    """Return host -> link capacity in bytes per second: from the hosts file, or the study's `rate_mbit` if lower.
+
+    Hosts for which neither is given are absent.
+    """
     study, hosts = data.study, data.run_record.hosts
     links = saturation.link_capacities(hosts)
     for role in (name for name in study.roles if name != study.workload.role):

@@ -44,7 +44,7 @@ PADDING, APART, NAME_SHARE = 0.045, 0.018, 0.2
 
 @dataclass(frozen=True)
 class SeriesStyle:
-    """Marker and line style of one series; `order` counts the series that share its shade."""
+    """Marker and line style of one series; `order` is its number, from 0, among the series of the same shade."""
 
     marker: palette.VerdictStyle
     dashes: Dashes

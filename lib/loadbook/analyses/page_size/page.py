@@ -122,8 +122,8 @@ class PageSizePage(EffectsPage):
         """Return the numbers of the curves, not rounded: one row per series and size, with the knee of its curve.
 
         Columns: median `rate_per_s`, `bottleneck` (C: balancer CPU, N: network, W: web CPU, D: driver), and for the
-        series `network_from_b`. `knee_b` has the interval `low` to `high`; it lies within the sizes if `visible` is
-        "both". Its numbers are NaN if the series has no curve.
+        series `network_from_b`, the bytes from which on the network is the bottleneck. `knee_b` has the interval
+        `low` to `high`; it lies within the sizes if `visible` is "both". Its numbers are NaN without a curve.
         """
         result = self.result
         usable = result.values[usable_mask(result.values)].groupby("treatment")["value"]
@@ -252,7 +252,7 @@ def point_table(result: PageSizeResult) -> Table:
 
 
 def tier_table(result: PageSizeResult) -> Table:
-    """Return the table of the tiers compared at every size: verdict, change, intervals."""
+    """Return the table of the tiers compared at every size: verdict, change, intervals; it needs `result.tiers`."""
     assert result.tiers is not None
     columns = [
         Column("Page"), Column("Verdict"), Column("Behind"), Column("Change", True), Column("95 % interval", True),

@@ -48,7 +48,10 @@ def cost_text(estimate: Estimate, unit: float) -> str:
 
 
 def knee_text(curve: TwoRegimeCurve, tick: bool = False) -> str:
-    """Return the knee with its interval, "61 KiB (55 to 68 KiB)", or "beyond 410 KiB" if no size reaches it."""
+    """Return the knee with its interval, "61 KiB (55 to 68 KiB)"; "beyond 410 KiB" or "below 2 KiB" if outside.
+
+    `tick`: with short units, "61 K".
+    """
     to_text = tick_text if tick else size_text
     low, high = (to_text(bound) for bound in curve.knee_b.interval)
     if curve.visible_regime == "request":
@@ -87,7 +90,7 @@ def curve_sentences(result: PageSizeResult) -> list[str]:
 
 
 def misfit_sentence(curve: TwoRegimeCurve) -> str:
-    """Return a sentence on the largest significant deviation from the curve, "" if it is at most 10 % (`MISFIT`)."""
+    """Return " " and a sentence on the largest significant deviation from the curve; "" if none is above 10 %."""
     off = {
         size: misfit
         for size, misfit in curve.misfits.items()
@@ -146,7 +149,7 @@ def bandwidth_headline(result: PageSizeResult) -> str:
 
 
 def network_limit_text(result: PageSizeResult) -> str:
-    """Return the answer as a short text for the index page."""
+    """Return the answer as a short text for the index page: "network", "not the network" or "not known"."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
     if any(result.network_limited_from(series) for series in result.series):
@@ -182,11 +185,11 @@ def supporting_text(result: PageSizeResult) -> str:
     knees = sorted(both, key=lambda curve: curve.knee_b.value)
     low, high = size_text(knees[0].knee_b.interval[0]), size_text(knees[-1].knee_b.interval[1])
     of = "" if len(both) == len(result.series) else f" on {len(both)} of {len(result.series)} curves"
-    return f"A request costs as much as its bytes at {low} to {high}{of} (95{NBSP}% intervals)."
+    return f"A request costs as much as its bytes at {low} to {high}{of} ({both[0].level * 100:g}{NBSP}% intervals)."
 
 
 def tier_sentences(result: PageSizeResult) -> list[str]:
-    """Return a sentence per front end on the size from which on the tiers are equivalent."""
+    """Return a sentence per front end on the size from which on the tiers are equivalent; none without two tiers."""
     if result.tiers is None:
         return []
     (first, second), margin, sentences = result.tiers.names, margin_text(result.margin), []

@@ -23,7 +23,7 @@ BUSY_SHARE = 0.9  # of the connections on average: all of them, but for the time
 
 
 def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
-    """Return the outcome of a probe from its rows, read with times; None if its load generators do not tell it.
+    """Return the outcome of a probe from its rows, read with times; None if these lack errors or times of requests.
 
     Responses with an error's status are among the times. They count as failed, and the fastest times are left out for
     them, as an error is often the fastest answer.

@@ -106,7 +106,10 @@ class CapacityObjective(StrictModel):
         return self.model_copy(update={"share": min(self.share, SMOKE_SHARE), "certified_share": certified})
 
     def time_s(self, margin: float) -> float:
-        """Return the seconds within which the share of the requests was answered, for the margin of a probe."""
+        """Return the seconds within which the share of the requests was answered, for the margin of a probe.
+
+        The margin is the logarithm of the limit over this time: positive if the objective was met.
+        """
         return time_of_margin_s(self.within_s, margin)
 
     def probe_load(self, workload: Workload, rate_per_s: float | None = None) -> Workload:
@@ -126,7 +129,10 @@ class CapacityObjective(StrictModel):
 
 
 def time_of_margin_s(within_s: float, margin: float) -> float:
-    """Return the seconds within which an objective's share of the requests was answered, from limit and margin."""
+    """Return the seconds within which an objective's share of the requests was answered, from limit and margin.
+
+    The margin is the logarithm of the limit over this time: positive if the objective was met.
+    """
     return within_s * math.exp(-margin)
 
 

@@ -92,7 +92,10 @@ class Exploration:
         return self.start if self.failed is None else self.failed / RAISE
 
     def after(self, passes: bool, margin: float | None = None) -> Exploration:
-        """Return the exploration after a probe at `next_rate`, whose margin is None if its times are not known."""
+        """Return the exploration after a probe at `next_rate`, which met the objective or not (`passes`).
+
+        `margin` is the logarithm of the limit over the time of the objective's share; None if times are not known.
+        """
         rate = self.next_rate
         if passes:
             return replace(self, passed=rate, steps=self.steps + 1)
@@ -171,7 +174,10 @@ class RateSearch:
 
     @property
     def bound(self) -> Literal["at least", "at most"] | None:
-        """`at least` or `at most` if the last bracket was passed, or failed, at all its rates; None for an estimate."""
+        """`at least` if all rates of the last bracket passed, `at most` if all failed.
+
+        None before the end, or if some passed and some failed: then `capacity_per_s` is an estimate.
+        """
         if not self.is_finished or (self.passed and self.failed):
             return None
         return "at least" if self.passed else "at most"
@@ -183,7 +189,7 @@ class RateSearch:
 
 
 def common_bracket(capacities: Iterable[Sequence[float]], explored: Iterable[Bracket] = ()) -> Bracket:
-    """Return the bracket of a block for all arms.
+    """Return the bracket of a block for all arms; at least one capacity or one explored bracket is required.
 
     Parameters
     ----------

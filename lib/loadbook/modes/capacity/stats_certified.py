@@ -40,7 +40,7 @@ class Starts:
 
     @classmethod
     def of_times(cls, times_s: Sequence[float], limit_s: float) -> Starts:
-        """Return the starts of these times (seconds, in order of execution), of which the limit says which met it."""
+        """Return the starts of these times (s, in order of execution); those up to `limit_s` met the objective."""
         met = sum(time_s <= limit_s * (1 + TOLERANCE) for time_s in times_s)
         return cls(len(times_s), met, independent_number(times_s))
 
@@ -62,7 +62,10 @@ class Starts:
 
 
 def independent_number(values: Sequence[float]) -> float:
-    """Return the number of independent values that say as much as these, which are in order of execution."""
+    """Return how many independent values are worth as much as these, which are in order of execution.
+
+    It is their number, unless their ranks show a dependence on the value before: then it is smaller.
+    """
     number, ranks = len(values), stats.rankdata(values)
     spread = float(((ranks - ranks.mean()) ** 2).sum()) if number else 0.0
     if number < LEAST_TESTED or not spread:
@@ -78,8 +81,8 @@ def independent_number(values: Sequence[float]) -> float:
 def rate_states(starts: Mapping[float, Starts], share: float, level: float) -> dict[float, RateState]:
     """Return rate -> whether the starts certify that at least `share` of all starts sustain it, rates ascending.
 
-    Refuted: fewer than `share` of all starts sustain it, at this confidence. Open: neither is shown, or a lower rate is
-    not certified.
+    "refuted": fewer than `share` of all starts sustain it, at the confidence `level`, such as 0.95. "open": neither
+    is shown. "lower-rate-open": its own starts would certify it, but a lower rate is not certified.
     """
     states: dict[float, RateState] = {}
     is_open = False

@@ -25,9 +25,9 @@ Missed = Literal["latency", "errors", "rate"]
 class Outcome(NamedTuple):
     """Whether a load met an objective, and how the times of its requests lie to the limit.
 
-    `share_within` is the share of the offered requests that were answered well within the limit, `margin` the logarithm
-    of the limit over the time that the objective's share of them took (negative if the objective was missed), and
-    `missed` the constraint that was missed: latency, errors, or rate; None if the objective was met.
+    `share_within` is the share of the offered requests that were answered without error within the limit. `margin` is
+    the logarithm of the limit over the time that the objective's share of them took (negative if it was missed).
+    `missed` is the constraint that was missed: latency, errors, or rate; None if the objective was met.
     """
 
     share_within: float
@@ -37,7 +37,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """The share of the offered requests that must be answered well within `within_s`; the largest share of errors."""
+    """The share of the offered requests that must be answered without error within `within_s` seconds.
+
+    `errors` is the largest share of the offered requests that may fail.
+    """
 
     within_s: float
     share: float = 0.99
@@ -50,8 +53,8 @@ class Objective:
         ----------
         offered : requests that should have been sent, at least 1.
         errors : requests that failed, or had an answer that is none.
-        times_us, counts : distinct times of the requests that were answered well, from the intended start, ascending,
-            and the number of each.
+        times_us, counts : distinct times (µs) of the requests that were answered without error, ascending, and the
+            number of each. Times count from the instant that the objective names, usually the intended start.
         """
         times, upto = np.asarray(times_us, dtype=np.int64), np.cumsum(np.asarray(counts, dtype=np.int64))
         limit_us = round(self.within_s * 1e6)

@@ -102,7 +102,7 @@ class InterleavedMode(Mode):
         return record.interleaved is not None
 
     def measures(self, plan: Plan, block: int) -> str:
-        """Return "rates" or "latencies" if a run has plain blocks for the latter."""
+        """Return "rates" (interleaved) or "latencies" (plain) if a run has plain blocks for these, else "all"."""
         if not plan.latency_blocks:
             return ALL
         return RATES if self.runs_together(plan, block) else LATENCIES

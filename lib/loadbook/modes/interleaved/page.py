@@ -34,7 +34,7 @@ class InterleavedPage(PlainPage):
     """Facts of a page on interleaved blocks."""
 
     def order_text(self, study: Study, usual: str) -> str:
-        """Return the order of trials for the check of trials."""
+        """Return the text on the order of trials for the check of trials; `usual`, of single trials, is not used."""
         return "in turns, in slices"
 
     def check_order(
@@ -85,7 +85,11 @@ class InterleavedPage(PlainPage):
 
 
 def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:
-    """Test whether effects depend on the length of slices, where the study's blocks have several in turn."""
+    """Test whether effects depend on the length of slices.
+
+    None if the study's blocks have one length, or too few blocks have each; see `slice_length_check`.
+    `values` as `RunData.values` returns them.
+    """
     if not compares_slices(data.study):
         return None
     planned_s = data.study.slices

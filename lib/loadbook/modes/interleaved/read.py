@@ -38,7 +38,7 @@ class Slice:
     `received_bytes` are those of the driver in the slice and the gap after it. CPU seconds: of the generator in the
     slice; of the arm's services in the slice and the gap; of the arm's services since the gap of its previous slice.
     `waited_s` is the time for which threads of generator and services could run and got no CPU, summed over threads.
-    `pieces` are the parts of a long slice, without those outside times.
+    `pieces` are the parts of a long slice, without `outside_cpu_s` and `waited_s`; empty for a shorter one.
     """
 
     arm: int
@@ -59,8 +59,9 @@ class Slice:
 
 @dataclass
 class SliceLog:
-    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall-clock minus monotonic time.
+    """Output of `interleave.pl`: slices in order, exit codes by arm, and arms whose generator did not end (`hung`).
 
+    `clock_offset_s` is wall-clock minus monotonic time (s).
     `rest_cpu_s`: arm -> CPU seconds of its services after its last slice; arms whose services' times are not known are
     not in it.
     """
@@ -86,7 +87,10 @@ class SliceLog:
         return round(sum(known), 6) if len(known) == len(times) else None
 
     def late_share(self, arm: int, slice_s: float) -> float | None:
-        """Return the share of slices of an arm, except first and last, that lasted too long; None if there are none."""
+        """Return the share of an arm's slices, except first and last, that were longer than 1.5 x `slice_s`.
+
+        `slice_s` is the planned length of a slice. None if there are only the first and the last.
+        """
         regular = self.slices_of(arm)[1:-1]
         late = sum(turn.length_s > LATE_FACTOR * slice_s for turn in regular)
         return round(late / len(regular), 4) if regular else None
@@ -200,7 +204,8 @@ def active_report(
     """Return a driver's report with rates per active second, without the statistics that interruptions change.
 
     Each slice interrupts at most one request per connection. The samples are those of the arm's slices; of several
-    drivers, which alternate by one schedule, those of the first. Without a `driver`, the trial has only one.
+    drivers, which alternate by one schedule, those of the first. Without a `driver`, the trial has only one. If the
+    trial is not interleaved, or its time or number of requests is not known, the report is returned unchanged.
     """
     interleaved = record.interleaved
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
@@ -230,7 +235,8 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
 def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
     """Return trace rows of one arm from a block's sampler: its own processes, and those of other arms as one item.
 
-    Labels of processes end with the number of their arm.
+    `points` have the keys t, metric, item, value, unit. The items of processes are ``<label>.<arm>:<pid>`` in them,
+    and ``<label>:<pid>`` in the result.
     """
     rows: list[dict[str, Any]] = []
     others: dict[tuple[float, str], float] = {}

@@ -20,7 +20,7 @@ class CpuSample(NamedTuple):
 def read_cpu_samples(text: str, services: int) -> list[list[CpuSample]]:
     """Return the readings of each service from the output of `hosts/cpu_samples.pl`, without a last line that was cut.
 
-    Raises ValueError for any other text.
+    `services` is their number on the host. Raises ValueError for any other text.
     """
     samples: list[list[CpuSample]] = [[] for _ in range(services)]
     for line in text[: text.rfind("\n") + 1].splitlines():

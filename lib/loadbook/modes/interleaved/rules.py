@@ -47,7 +47,7 @@ def stall_in_slices(evidence: Evidence, shortest_s: float) -> Iterator[RuleHit]:
 
     In such a slice the driver received next to nothing, or the load generator used next to no CPU time. A service that
     used CPU time all the same is slow and not frozen; where that is not known, the trial is doubtful. A slice in which
-    generator or services waited for a CPU is none of a stall.
+    generator or services waited for a CPU is no part of a stall.
     """
     all_slices = _read_slices(evidence, SLICE_SERIES)
     # in the first and the last slice, the load generator starts and ends

@@ -88,7 +88,8 @@ class InterleavedBlock:
 
         Raises
         ------
-        PlainTrialsError : the latency, measured first, asks for slices above MAX_SLICE_S.
+        PlainTrialsError : the latency, measured first, or the error of the drivers' clocks asks for slices above
+            MAX_SLICE_S; or a service would close the connections of a stopped load generator.
         KeyboardInterrupt : the user ended the run. Errors of the controller are raised, too.
         """
         begun_s, connectivity = clock.monotonic(), Connectivity(self.testbed)
@@ -300,7 +301,10 @@ class InterleavedBlock:
         return monitor.model_copy(update={"pids": pids})
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
-        """End the load, services, monitors and host changes of all arms."""
+        """End the load, services and monitors of all arms, then their host changes.
+
+        These take at most `limit_s` and `restore_s` seconds, after which all connections are dropped; None: no limit.
+        """
         jobs = [partial(self.load.stop, name) for name in self.load.begun]
         services = [call for attempt in self.attempts for call in attempt.services.stop_calls()]
         self.testbed.run_within([*jobs, *services, self.monitors.end, self.cpu_samplers.end], limit_s)

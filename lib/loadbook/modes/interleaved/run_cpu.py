@@ -68,7 +68,10 @@ class CpuSamplers:
     def outside_cpu_s(
         self, arm: int, slices: SliceLog, gap_s: float, driver: str, clocks: Mapping[str, ClockRecord]
     ) -> float | None:
-        """Return the CPU seconds that an arm's services used outside its slices; None if too few readings lie there."""
+        """Return the CPU seconds that an arm's services used outside its slices and the gaps after them.
+
+        None if too few readings lie there. `driver` is the host whose `slices` these are.
+        """
         own = slices.slices_of(arm)
         of_arm = [samples for (of, _), samples in self._samples.items() if of == arm]
         if not own or not of_arm:

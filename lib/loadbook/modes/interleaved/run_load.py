@@ -50,7 +50,10 @@ Arms = Mapping[int, Attempt]  # number of an arm -> its attempt
 
 
 class Turns(NamedTuple):
-    """Turns that the generators of a block took: lengths, seconds for which each was started, slices by driver."""
+    """Turns that the generators of a block took: lengths, and the seconds for which each was started (`load_s`).
+
+    `outputs` and `logs` lead from each driver to the output of `interleave.pl`, and to the slices in it.
+    """
 
     lengths: SliceLengths
     load_s: int
@@ -75,7 +78,7 @@ class BlockLoad:
 
     @property
     def first(self) -> Host:
-        """The first driver, whose slices tell what the services did in them."""
+        """The first driver, which also reads the CPU time of the services at every slice."""
         return self.drivers[0]
 
     @property
@@ -247,7 +250,10 @@ class BlockLoad:
         return record
 
     def late_share(self, arm: int, slice_s: float) -> float | None:
-        """Return the share of an arm's slices that lasted too long, of the driver with most of them."""
+        """Return the share of an arm's slices that were longer than 1.5 x `slice_s`, of the driver with most.
+
+        `slice_s` is the planned length of a slice. None if the share is not known of every driver.
+        """
         shares = [slice_log.late_share(arm, slice_s) for slice_log in self.turns.logs.values()]
         known = [share for share in shares if share is not None]
         return max(known) if len(known) == len(shares) else None

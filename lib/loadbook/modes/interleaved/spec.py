@@ -49,11 +49,12 @@ class SliceLengths(NamedTuple):
 
 
 def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLengths | None:
-    """Return the lengths for the mean latency of the slowest arm; None if a slice would be longer than a trial.
+    """Return the lengths for the mean latency of the slowest arm; None if a slice would be longer than 1 s.
 
     A slice is at least 20 mean latencies and 12 ms, so that few responses arrive after its end; a gap is at least 2
     mean latencies and 1 ms, so that no work of one arm remains in the slice of the next. Of several drivers, whose
-    clocks differ by up to `clock_error_s` after correction, slices are at least 50 of these errors and gaps 2 longer.
+    clocks differ by up to `clock_error_s` after correction, slices are at least 50 of these errors long, and gaps are
+    longer by 2 of them.
     """
     slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s, SLICE_CLOCK_ERRORS * clock_error_s)
     if slice_s > MAX_SLICE_S:
@@ -105,7 +106,7 @@ def timeout_with_pauses_s(timeout_s: float, lengths: SliceLengths, arms: int) ->
 
 
 def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
-    """Return the random order of the arms in every round, drawn from `seed`."""
+    """Return the random order of the arms (0, 1, ...) in every round, drawn from `seed`."""
     draw = random.Random(seed)
     return [draw.sample(range(arms), arms) for _ in range(rounds)]
 

@@ -60,9 +60,10 @@ class NoiseSources(NamedTuple):
         return "starts" if self.starts_show and self.starts > self.slices else "slices"
 
     def trial_length(self, trial_s: float) -> TrialLength:
-        """Return the length of load on each arm with the highest precision per hour, None if starts do not show.
+        """Return the length of load on each arm with the highest precision per hour, and what it follows from.
 
-        `trial_s` is the time that a block takes per arm, load included.
+        `trial_s` is the time (s) that a block takes per arm, load included. The length, `best_s`, is None if starts
+        do not show.
         """
         overhead_s = max(trial_s - self.active_s, 0.0)
         starts = self.starts if self.starts_show else 0.0

@@ -62,7 +62,7 @@ class SliceLengthCheck(NamedTuple):
         return min(self.effects, key=lambda effect: effect.p)
 
     def sentence(self, labels: Mapping[str, str]) -> str:
-        """Return a sentence on the check."""
+        """Return a sentence on the effect that depends on the length most clearly; `labels`: treatment -> label."""
         worst = self.worst
         name = labels.get(worst.treatment, worst.treatment)
         shortest, longest = format_duration(self.shortest_s), format_duration(self.longest_s)
@@ -79,7 +79,9 @@ class SliceLengthCheck(NamedTuple):
 def slice_length_check(
     values: pd.DataFrame, length_of_block: Mapping[int, float], baseline: str, treatments: Sequence[str]
 ) -> SliceLengthCheck | None:
-    """Compare the effects in the shortest with those in the longest slices; None if there are too few blocks of either.
+    """Compare the effects in the shortest with those in the longest slices.
+
+    None if fewer than four complete blocks have either length, or the longest slice is below 1.5 times the shortest.
 
     Parameters
     ----------

@@ -42,15 +42,15 @@ class PlainPage:
     """Facts of a page; the methods of this class are those of plain trials."""
 
     def decided_by(self, study: Study, margin: float) -> str:
-        """Return the text on what decides."""
+        """Return the text on what decides a verdict: "margin ±2 %", for a `margin` of 0.02."""
         return f"margin ±{margin * 100:g}{NBSP}%"
 
     def load_parts(self, study: Study) -> list[str] | None:
-        """Return texts on the load; None: those of the trials."""
+        """Return texts on the load; None: the page derives them from rates and connections in the trials table."""
         return None
 
     def order_text(self, study: Study, usual: str) -> str:
-        """Return the order of trials for the check of trials; `usual` is that of single trials."""
+        """Return the text on the order of trials for the check of trials; `usual` is the text for single trials."""
         return usual
 
     def order_in_block(self, study: Study) -> str:
@@ -60,7 +60,10 @@ class PlainPage:
     def check_order(
         self, data: RunData, analysis: Analysis, values: pd.DataFrame, same: Mapping[str, str]
     ) -> OrderCheck:
-        """Test for carry-over from trial to trial; `same` maps treatments to those that they repeat."""
+        """Test for carry-over from trial to trial.
+
+        `values` as `RunData.values` returns them; `same` maps treatments to those that they repeat.
+        """
         return OrderCheck(carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None)
 
     def execution_text(self, data: RunData) -> str:
@@ -69,15 +72,15 @@ class PlainPage:
         return plain_instead(reason) if reason else "plain, one trial after the other"
 
     def no_percentiles_text(self) -> str | None:
-        """Return why the trials of this mode tell no percentiles of times; None: for the usual reasons."""
+        """Return why trials of this mode measure no percentiles of times; None: the reason is not the mode."""
         return None
 
     def first_blocks_text(self, plan: Plan) -> str:
-        """Return the blocks before those of the mode, after the number of these; "" if there are none."""
+        """Return " and 6 plain blocks for latencies", to append to the number of the mode's blocks; "" if none."""
         return ""
 
     def blocks_for_times_text(self, plan: Plan) -> str | None:
-        """Return from which blocks the times are; None: from all of them."""
+        """Return a sentence on which blocks the times (latencies) are from; None: from all of them."""
         return None
 
 

@@ -21,11 +21,15 @@ class PlainRead:
     def own_reports(
         self, rows: TrialRows, folder: Path, changed: Sequence[str], parsed: Mapping[str, ParsedReport]
     ) -> dict[str, ParsedReport]:
-        """Return host -> report of a driver, as it counts for the trial."""
+        """Return host -> report of a driver, as it counts for the trial.
+
+        `folder` is that of the trial, `changed` names its files that no longer match their sha256, and `parsed` leads
+        from hosts to reports as the load generators wrote them.
+        """
         return dict(parsed)
 
     def own_samples(self, record: TrialRecord, points: Sequence[TraceRow]) -> Sequence[Mapping[str, Any]]:
-        """Return the samples of a host as they belong to the trial."""
+        """Return the trace rows of a host that belong to the trial, from all those of its monitor (`points`)."""
         return points
 
     def add_rows(self, rows: TrialRows, folder: Path) -> None:

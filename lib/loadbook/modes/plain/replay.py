@@ -28,7 +28,7 @@ class PlainReplay:
             )
 
     def measured_trial(self, recording: RecordedRun, folder: Path, record: TrialRecord) -> tuple[Path, TrialRecord]:
-        """Return folder and record of the trial whose files a job of this trial has."""
+        """Return folder and record of the trial whose files are played back for this one: here its own."""
         return folder, record
 
     def job_files(

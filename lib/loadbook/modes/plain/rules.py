@@ -26,11 +26,17 @@ class PlainRules:
     is_judged_by_objective: ClassVar[bool] = False
 
     def drivers_apart(self, evidence: Evidence) -> Iterator[RuleHit] | None:
-        """Judge the share of the time in which not all drivers put load; None: by their first start and last end."""
+        """Judge the share of the time in which not all drivers put load.
+
+        None: the rule itself judges it, from the first start of a driver to the last end.
+        """
         return None
 
     def stall(self, evidence: Evidence, shortest_s: float) -> Iterator[RuleHit] | None:
-        """Find time over `shortest_s` in which nothing was served; None: by samples and rates within the window."""
+        """Find time over `shortest_s` in which nothing was served.
+
+        None: the rule itself finds it in samples, rates per second, or the largest latency.
+        """
         return None
 
 

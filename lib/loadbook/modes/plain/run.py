@@ -105,7 +105,7 @@ class PlainRun:
         return PlainTrials(testbed, store, on_event)
 
     def ended_note(self, record: TrialRecord) -> str | None:
-        """Return what a trial that has ended found, besides its status; None if there is nothing to add."""
+        """Return what a trial has found, printed before its status ("capacity 4,200/s"); None: nothing to add."""
         return None
 
 

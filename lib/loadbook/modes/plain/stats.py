@@ -19,8 +19,8 @@ class PlainStats:
 
     Attributes
     ----------
-    length_not_known : text on what tells the best length of a trial, if `trial_length` does; None: rates by the second
-        within single trials do.
+    length_not_known : text printed if no run of the same load gives a best length of a trial by `trial_length`; None:
+        the best length follows from rates per second within single trials, and `trial_length` is not used.
     """
 
     length_not_known: ClassVar[str | None] = None
@@ -28,17 +28,20 @@ class PlainStats:
     def trial_length(
         self, samples: pd.DataFrame, values: pd.DataFrame, alike: Collection[str], trial_s: float
     ) -> TrialLength | None:
-        """Return the most efficient length of a trial, from trials of `trial_s` seconds; None if they do not tell it.
+        """Return the most efficient length of a trial; None if it does not follow from these trials.
 
-        `samples` are those within the trials, `values` the trials with their values (`RunData.values`), `alike` the
-        treatments with one configuration.
+        `samples` is the table samples of the run, `values` the trials with their values (`RunData.values`), `alike`
+        the treatments with one configuration. `trial_s` is the seconds that a trial took in all, load included.
         """
         return None
 
     def noise_sentences(
         self, samples: pd.DataFrame, values: pd.DataFrame, alike: Collection[str], trial_s: float
     ) -> list[str]:
-        """Return what dominates the noise of a comparison, and advice; empty if it is not known. As `trial_length`."""
+        """Return sentences on what dominates the noise of a comparison, and advice; empty if it is not known.
+
+        The parameters are those of `trial_length`.
+        """
         return []
 
     def no_result_text(self, study: Study) -> str | None:

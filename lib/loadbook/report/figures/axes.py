@@ -35,9 +35,10 @@ DASHED: Any = (0, (4, 2))
 
 
 def line_colours(treatments: Sequence[str], baseline: str) -> dict[str, str]:
-    """Return treatment -> colour of its line: that of ink for the baseline; more than a palette holds are grey.
+    """Return treatment -> colour of its line: the colour of texts for the baseline, one of a palette for others.
 
-    The same treatments have the same colours in every figure, whatever their order.
+    Treatments beyond the number of colours in the palette are grey. The same treatments have the same colours in
+    every figure, whatever their order.
     """
     others = sorted(name for name in treatments if name != baseline)
     known = [matplotlib.colors.to_hex(rgb) for rgb in sns.color_palette("colorblind")]
@@ -55,7 +56,7 @@ def set_ticks(axis: Axis, positions: Sequence[float], labels: Sequence[str]) -> 
 class SpacedLocator(Locator):
     """Ticks at those of the positions, most important first, at which labels have room.
 
-    `room` is that of a label, in usual labels (`Axis.get_tick_space`), so texts need not be measured.
+    `room` is the length of a label relative to the usual labels of which `Axis.get_tick_space` fit on the axis.
     """
 
     def __init__(self, positions: Sequence[float], room: float) -> None:
@@ -114,7 +115,10 @@ def draw_margin(panel: Axes, low: float, high: float) -> None:
 
 
 def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round tick values for a log axis: evenly spaced on a short axis, 1-2-5 on a long one."""
+    """Return round tick values for a log axis: evenly spaced on a short axis, 1-2-5 on a long one.
+
+    `low` and `high` are values above 0, `most` is about the largest number of ticks.
+    """
     if high / low < SHORT_AXIS_RATIO:
         values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
         return [float(t) for t in np.asarray(values) if low <= t <= high]
@@ -185,7 +189,10 @@ def value_axis_title(metric: Metric, statistic: str, unit: AxisUnit, short: bool
 
 
 def value_range(values: pd.Series, pad: float = 0.06) -> Interval:
-    """Return the range of a log axis for the positive, finite values, with padding; (1, 2) if there are none."""
+    """Return the range of a log axis for the positive, finite values, with padding; (1, 2) if there are none.
+
+    `pad` is the padding at each end, as a share of the range of the logarithms.
+    """
     usable = values[np.isfinite(values) & (values > 0)]
     if usable.empty:
         return 1.0, 2.0
@@ -208,7 +215,10 @@ def slot_limits(trials: pd.DataFrame) -> Interval:
 
 
 class BlockLocator(Locator):
-    """Ticks in the middle of every block, or of every 2nd, 5th, 10th, ... one, on an axis of slots."""
+    """Ticks in the middle of every block, or of every 2nd, 5th, 10th, ... one, on an axis of slots.
+
+    `middles` are the slots in the middle of each block, `letters` is the length of the longest label.
+    """
 
     def __init__(self, middles: Sequence[float], letters: int) -> None:
         self.middles, self.letters = middles, letters
@@ -242,7 +252,8 @@ def draw_interval(
 ) -> None:  # fmt: skip
     """Draw one row: thick 95 % interval, thin multiplicity-adjusted interval, ticks at the ends of the 90 % interval.
 
-    `tick` is half the height of the ticks, `style` defaults to that of the row, `thick` is the line width in points.
+    The 90 % interval is drawn for the verdicts "equivalent" and "small" only. `tick` is half the height of the ticks,
+    `style` defaults to that of the row, `thick` is the line width in points.
     """
     style = style or palette.row_style(row)
     check = row.kind in ("aa", "control")

@@ -94,7 +94,7 @@ class ReportFigure(ABC):
     @property
     @abstractmethod
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: the subject, and the numbers."""
+        """The subject as a sentence, and the numbers of the figure in words."""
 
     @property
     def alt_text(self) -> str:
@@ -104,21 +104,27 @@ class ReportFigure(ABC):
 
 
 class Drawing:
-    """A matplotlib figure of the page's width, arranged by matplotlib's constrained layout."""
+    """A matplotlib figure of the page's width, arranged by matplotlib's constrained layout.
+
+    `height_in` is its height in inches.
+    """
 
     def __init__(self, height_in: float) -> None:
         self.figure = Figure(figsize=(WIDTH_IN, height_in), dpi=100, facecolor=palette.BACKGROUND, layout="constrained")
         self.hover_areas: list[HoverArea] = []
 
     def finish(self) -> None:
-        """Compute the layout once; figures that are saved have the same."""
+        """Compute the layout and turn the layout engine off, so that saved figures have the same layout."""
         engine = self.figure.get_layout_engine()
         if engine is not None:
             engine.execute(self.figure)
         self.figure.set_layout_engine(None)  # "none" would leave an engine, for which savefig draws twice
 
     def hover(self, axes: Axes, xs: tuple[float, float], ys: tuple[float, float], text: str) -> None:
-        """Add a hover text to a part of a finished panel: fractions of its width, and y values of its data."""
+        """Add a hover text to a rectangle of a panel, after the layout is computed.
+
+        `xs` are its ends as fractions of the panel's width, `ys` its ends as y values of the panel's data.
+        """
         corners = axes.get_yaxis_transform().transform(list(zip(xs, ys, strict=True)))
         (left, top), (right, bottom) = self.figure.transFigure.inverted().transform(corners)
         low, high = sorted((top, bottom))
@@ -127,7 +133,7 @@ class Drawing:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Context in which figures have seaborn's "ticks" style with our changes, whatever style the notebook has set."""
+    """Context in which figures have the style of the reports, whatever style the notebook has set."""
     rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
     with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _STYLE):
         yield
@@ -150,7 +156,10 @@ def _has_glyph(character: str) -> bool:
 
 
 def drawable(name: str, fallback: str) -> str:
-    """Return `name` if the figures' font has all of its characters, else `fallback`."""
+    """Return `name` if the figures' font has all of its characters, else `fallback`.
+
+    Characters of `fallback` that the font lacks are replaced by "?".
+    """
     name = " ".join(name.split())
     if name and all(map(_has_glyph, name)):
         return name
@@ -158,12 +167,15 @@ def drawable(name: str, fallback: str) -> str:
 
 
 def fold(text: str, letters: int, lines: int = 2) -> str:
-    """Break `text` into at most `lines` lines of at most so many letters; the rest is cut to `…`."""
+    """Break `text` into at most `lines` lines of at most `letters` letters; the rest is cut to `…`."""
     return "\n".join(textwrap.wrap(text, letters, max_lines=lines, placeholder="…"))
 
 
 def join_first(items: Sequence[str], most: int, noun: str) -> str:
-    """Return the items joined to one text; if there are more than `most`, the first ones and the number of others."""
+    """Return the items joined to one text; if there are more than `most`, the first ones and the number of others.
+
+    The text is then such as "a, b and 3 other treatments", where `noun` is "treatments".
+    """
     if len(items) <= most:
         return join_words(items)
     return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
@@ -226,7 +238,10 @@ def level_text(analysis: Analysis, one_sided: bool = False) -> str:
 
 
 def blocks_text(analysis: Analysis) -> str:
-    """Return the number of blocks that the comparisons use: "12 blocks" or "11 to 12 blocks"."""
+    """Return the number of blocks that the comparisons use: "12 blocks" or "11 to 12 blocks".
+
+    If nothing was compared, it is the planned number: "12 blocks planned".
+    """
     counts = [r.verdict.comparison.blocks for r in analysis.rows if r.verdict and r.verdict.comparison.blocks]
     if not counts:
         return pluralize(analysis.planned_blocks, "block") + " planned"

@@ -101,7 +101,7 @@ class ErrorsFigure(base.ReportFigure):
 
     @property
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: each treatment's errors in words."""
+        """The subject, and each treatment's errors in words."""
         rows = []
         for row in self.rows:
             classes = f" ({', '.join(_class_counts(row.errors))})" if _class_counts(row.errors) else ""

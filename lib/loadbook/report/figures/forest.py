@@ -26,11 +26,11 @@ def draw_forest(
     ----------
     heads : heads of the columns at the right.
     title : title of the axis.
-    margin : the margin, whose ticks come first.
+    margin : the margin (ratio minus 1); its ticks are preferred where there is little room.
     band : the two effects between which the band is drawn.
     margin_label, margin_at : text above the band, and the effect above which it is written.
     metric : its words for less and more are written above the ends of the axis; "": no words.
-    sizes : further sizes of `RowsDrawing`.
+    head_lines, sizes : arguments of `RowsDrawing`.
     """
     drawing = RowsDrawing(rows, heads, head_lines=head_lines, **sizes)
     panel = drawing.panels[0]
@@ -48,7 +48,11 @@ def draw_forest(
 
 
 def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> RatioScale:
-    """Return an axis long enough for the rows' intervals; intervals much wider than the decided effects are cut."""
+    """Return an axis long enough for the rows' intervals; intervals much wider than the decided effects are cut.
+
+    Decided effects are those of harness checks and of verdicts in `DECIDED`. `expected` are further effects (ratios
+    minus 1) that the axis must show.
+    """
     compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
     intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]

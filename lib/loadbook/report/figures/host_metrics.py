@@ -36,7 +36,10 @@ NAME_RISE_PT = 21.0  # from a panel to the names of windows above its title
 
 
 def monitored_hosts(run: RunData) -> Hosts:
-    """Return the hosts of a run: those in run.json, and those that occur only in its host metrics."""
+    """Return alias -> record of a run's hosts: those in run.json, and those that occur only in its host metrics.
+
+    Raises UsageError if the run has no host metrics.
+    """
     if run.traces.empty:
         raise UsageError("no monitor recorded anything of this run", "files can be added: loadbook traces")
     return hosts_with_traces(run.traces, run.run_record.hosts)
@@ -79,13 +82,20 @@ class _TimelineFigure(base.ReportFigure):
         return f"{self.subject}.", f"{self.timeline.numbers_text}."
 
 
+def _check_block(run: RunData, block: int | None) -> None:
+    """Raise UsageError if a run has no such block."""
+    blocks = sorted({int(b) for b in run.trials["block"]})
+    if block is not None and block not in blocks:
+        raise unknown_name_error("block", block, map(str, blocks))
+
+
 class HostMetricsFigure(_TimelineFigure):
     """One panel per resource over the time of one block, each from 0 to the resource's capacity.
 
     Parameters
     ----------
     traces, trials : the run's tables.
-    hosts : the entry "hosts" of run.json: roles and CPUs (None: all) of each host.
+    hosts : the entry "hosts" of run.json: alias of each host -> its roles and CPUs (None: all).
     labels : treatment -> name.
     links : host -> capacity of its network in B/s, if known.
     windows : trial -> length of its measurement window in seconds; default: until the last sample.
@@ -93,7 +103,7 @@ class HostMetricsFigure(_TimelineFigure):
     samples : the run's table; with it, rates are drawn over time.
     baseline : the treatment whose line is black and dashed.
     foreign : pairs of trial and host in which other programs used the CPU (rule foreign_cpu).
-    block : default: the block in the middle of the run.
+    block : number of the block; default: the block in the middle of the run.
     """
 
     subject = "Resource traces of one block"
@@ -120,9 +130,7 @@ class HostMetricsFigure(_TimelineFigure):
     def from_run(cls, run: RunData, block: int | None = None) -> Self:
         """Return the figure of one block of a run; default: the middle block."""
         hosts = monitored_hosts(run)
-        blocks = sorted({int(b) for b in run.trials["block"]})
-        if block is not None and block not in blocks:
-            raise unknown_name_error("block", block, map(str, blocks))
+        _check_block(run, block)
         labels = run.study.labels
         windows, rates = measured_windows_s(run), values_by_trial(run, "ok_per_s")
         links, baseline = link_capacities(hosts), run.study.baseline
@@ -172,7 +180,10 @@ class HostMetricsFigure(_TimelineFigure):
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        """Treatment -> colour of its line of rates; {} unless treatments share a window and can be told apart."""
+        """Treatment -> colour of its line of rates, for treatments that share a measurement window (interleaved).
+
+        It is {} if no treatments share one, no rates are drawn, or the treatments are more than `MOST_COLOURS`.
+        """
         shared = {span.treatment for window in self.timeline.windows if len(window) > 1 for span in window}
         if not any(track.by_trial for track in self.timeline.tracks) or len(shared) > MOST_COLOURS:
             return {}
@@ -283,11 +294,15 @@ class CoresFigure(HostMetricsFigure):
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None, host: str = "") -> Self:
-        """Return the figure of one host in one block of a run; default: the first server, the middle block."""
+        """Return the figure of one host in one block of a run; default: the first server, the middle block.
+
+        `host` is an alias; a server is any host that is no driver.
+        """
         hosts = monitored_hosts(run)
         monitored = cls.hosts_with_cores(run.traces, hosts)
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
+        _check_block(run, block)
         servers = [alias for alias in monitored if "driver" not in hosts[alias].roles]
         labels = run.study.labels
         chosen, windows = host or [*servers, *monitored][0], measured_windows_s(run)
@@ -337,7 +352,7 @@ class TrialOverlayFigure(_TimelineFigure):
 
     @classmethod
     def from_run(cls, run: RunData, treatment: str = "") -> Self:
-        """Return the figure of all trials of a run, or of one treatment."""
+        """Return the figure of all trials of a run, or of those of one treatment ("": all)."""
         hosts, trials = monitored_hosts(run), run.trials
         if treatment:
             trials = trials[trials["treatment"] == treatment]
@@ -348,7 +363,10 @@ class TrialOverlayFigure(_TimelineFigure):
 
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
-        """Title of a track -> the trials whose mean is far from the median of their treatment."""
+        """Title of a track -> the trials whose mean is far from the median of their treatment.
+
+        "Far" is more than 10 % of the capacity; there are none if the capacity is not known.
+        """
         treatments, unlike = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
         for track in self.timeline.tracks:
             means = self.timeline.measured(track, self.timeline.trials).groupby("trial")["value"].mean()

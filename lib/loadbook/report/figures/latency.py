@@ -134,7 +134,7 @@ class LatencyFigure(base.ReportFigure):
 
     @property
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: the median of each treatment at each percentile."""
+        """The subject, and the median of each treatment at each percentile in words."""
         lines = []
         for percentile, (values, own) in self.percentiles.items():
             medians = values[values["valid"]].groupby("treatment")["value"].median()
@@ -255,7 +255,7 @@ class LatencyDistributionFigure(base.ReportFigure):
 
     @property
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: percentiles read from the lines."""
+        """The subject, and the percentiles read from the lines in words."""
         texts = []
         for name, (shares, times) in self.profiles.items():
             known = dict(zip(shares, times, strict=True))

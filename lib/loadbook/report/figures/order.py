@@ -35,7 +35,10 @@ OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
 
 
 class OrderDrawing(base.Drawing):
-    """Two panels with the slots as their x axis; points (slot, value) of the upper one have hover texts."""
+    """Two panels with the slots (places in the order of execution) as their x axis.
+
+    `points` are rows (slot, value) of the upper panel, each with a hover text in `texts`.
+    """
 
     def __init__(self, points: np.ndarray, texts: Sequence[str]) -> None:
         super().__init__(HEIGHT_IN)
@@ -104,7 +107,10 @@ class OrderFigure(base.ReportFigure):
 
     @property
     def key(self) -> list[tuple[str, palette.VerdictStyle]]:
-        """The names beside the plot with their styles, by median; treatments without their own style are one entry."""
+        """The names beside the plot with their styles, highest median first.
+
+        Treatments without their own style are one entry, the last.
+        """
         medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
         own = [treatment for treatment, style in self.styles.items() if style is not OTHERS]
         own.sort(key=lambda treatment: -medians.get(treatment, 0.0))
@@ -272,7 +278,7 @@ class OrderFigure(base.ReportFigure):
 
     @property
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: the numbers of trials, blocks and excluded trials."""
+        """The subject, and the numbers of trials, blocks and excluded trials in words."""
         label = base.metric_label(self.metric, self.analysis.statistic)
         counts = (
             f"{label} of {len(self.values)} trials in order of execution, "

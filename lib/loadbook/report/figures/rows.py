@@ -70,8 +70,8 @@ class RowsDrawing(base.Drawing):
     ----------
     heads : the heads of the columns of text, one for each cell of a row.
     side_in : inches at the right that are left to the sub-figure `side`.
-    least_in : the smallest height of the figure.
-    key_in : height that is left to a key outside of the panels.
+    least_in : the smallest height of the figure, in inches.
+    key_in : height in inches that is left to a key outside of the panels.
     widths : the relative widths of the panels.
     head_lines : the number of lines above the panels.
     """
@@ -135,7 +135,10 @@ class RowsDrawing(base.Drawing):
 
 
 def write_above(axes: Axes, x: float, text: str, *, line: int = 1, offset: float = 0.0, **style: Any) -> None:
-    """Write a text above a panel at a fraction `x` of its width, in a line counted upwards from the panel."""
+    """Write a text above a panel at a fraction `x` of its width, in a line counted upwards from the panel.
+
+    The lowest `line` is 1. `offset` shifts the text to the right, in points; `style` is passed to `Axes.annotate`.
+    """
     at = (offset, HEAD_GAP_PT + (line - 1) * LINE_IN * 72)
     props: dict[str, Any] = {"size": base.SMALL_PT, "color": palette.SOFT, "va": "bottom", "ha": "left"} | style
     axes.annotate(text, (x, 1), at, xycoords="axes fraction", textcoords="offset points", **props)

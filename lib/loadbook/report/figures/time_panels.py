@@ -24,7 +24,7 @@ class TimePanels(base.Drawing):
     number : how many panels; if it is 0, there is an empty one.
     limits : the ends of the time axis in seconds.
     since : the end of the title of the time axis, which begins with the unit.
-    head_in : height that is left to texts above the first panel.
+    head_in : height in inches that is left to texts above the first panel.
     """
 
     def __init__(self, number: int, limits: tuple[float, float], since: str, head_in: float = 0.0) -> None:

@@ -36,7 +36,11 @@ Hosts = Mapping[str, RecordedHost]
 
 @dataclass(frozen=True)
 class TrialSpan:
-    """One trial on the time axis: start of the trial, start and length of its measurement window, in seconds."""
+    """One trial on the time axis: start of the trial, start and length of its measurement window, in seconds.
+
+    The latter two are `opens` and `window`. `shares_window`: the trial was interleaved, so others have the same
+    window.
+    """
 
     trial: str
     treatment: str
@@ -51,9 +55,9 @@ class TrialSpan:
 class Track:
     """One resource: samples (columns trial, t_s, value) in the unit of the panel, and its capacity.
 
-    `name` and `unit` are its heading, `noun` names it in a sentence, `suffix` follows a number. `mean` has samples of
-    the mean over cores, if there are several. `by_trial`: trials that share a window have different samples (rates), so
-    a line each.
+    `t_s` is in seconds since the measurement began. `name` and `unit` are its heading, `noun` names it in a sentence,
+    `suffix` follows a number. `mean` has samples of the mean over cores, if there are several. `by_trial`: trials
+    that share a window have different samples (rates), so a line each.
     """
 
     name: str
@@ -73,7 +77,7 @@ class Track:
 
     @property
     def limit(self) -> float | None:
-        """The value from which on the resource counts as saturated; None if its capacity is unknown."""
+        """The value from which on the resource counts as saturated (90 % of capacity); None if that is unknown."""
         return None if self.capacity is None else FULL_SHARE * self.capacity
 
     @property
@@ -84,7 +88,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The trials and tracks (resources) of one block, or of a whole run."""
+    """The trials and tracks (resources) of one block, or of a whole run.
+
+    `block` is the number of the block, 0 for a whole run.
+    """
 
     block: int
     trials: tuple[TrialSpan, ...]
@@ -113,7 +120,10 @@ class Timeline:
         return self.measured(track, [t for t in self.trials if t.valid])["value"]
 
     def full_share(self, track: Track) -> float | None:
-        """Return the share of measured samples at which the resource was saturated; None if that is unknown."""
+        """Return the share (0 to 1) of measured samples of valid trials at which the resource was saturated.
+
+        None if its capacity is unknown, or there are no such samples.
+        """
         values = self._counted_values(track)
         return None if track.limit is None or values.empty else float((values >= track.limit).mean())
 
@@ -165,7 +175,11 @@ def median_block(trials: pd.DataFrame) -> int:
 def block_samples(
     traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float], block: int | None
 ) -> tuple[int, pd.DataFrame, tuple[TrialSpan, ...]]:
-    """Return the number of a block (None: the middle one), its samples and its trials."""
+    """Return the number of a block (None: the middle one), its samples and its trials.
+
+    Of samples that several sources recorded, only those of the most detailed source are kept. `windows` maps a trial
+    to the length of its measurement window in seconds.
+    """
     number = median_block(trials) if block is None else block
     chosen = trials[trials["block"] == number].sort_values("slot")
     samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
@@ -173,7 +187,11 @@ def block_samples(
 
 
 def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> tuple[TrialSpan, ...]:
-    """Place trials on one time axis; a trial's first sample is taken to be at its start (`started` of the table)."""
+    """Place trials on one time axis; a trial's first sample is taken to be at its start (`started` of the table).
+
+    A trial without `started` follows the one before. `windows` maps a trial to the length of its measurement window
+    in seconds; the window of another trial ends with its last sample.
+    """
     firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
     begin, spans, previous_end = float(trials["started"].min()), list[TrialSpan](), 0.0
     columns = (trials[c] for c in ("trial", "treatment", "valid", "started", "execution"))
@@ -199,7 +217,10 @@ def host_names(hosts: Hosts) -> dict[str, str]:
 
 
 def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
-    """Return the tracks: CPU of the hosts in the order in which a request passes them, then other server resources."""
+    """Return the tracks: CPU of the hosts in the order in which a request passes them, then other server resources.
+
+    `links` maps hosts to the capacity of their network in B/s. There are at most `MOST_TRACKS` tracks.
+    """
     ranks = {role: rank for rank, role in enumerate(ROLE_ORDER)}
     roles, names = {alias: host.roles for alias, host in hosts.items()}, host_names(hosts)
     order = sorted(hosts, key=lambda alias: min((ranks.get(r, len(ranks)) for r in roles[alias]), default=len(ranks)))
@@ -218,7 +239,8 @@ def rate_track(
     """Return a track with each trial's rate over its measurement window; None if no rates.
 
     It is the rate of each second where the tool prints that, in an interleaved block the rate of each half second
-    (`slice_rates`), else the trial's mean. `samples`: the run's table of that name.
+    (`slice_rates`), else the trial's mean. `rates` maps trials to their mean rate (1/s); others are left out.
+    `samples`: the run's table of that name.
     """
     own = None if samples is None else samples[samples["trial"].isin([span.trial for span in spans])]
     by_second = {} if own is None else rate_series(own)
@@ -309,7 +331,11 @@ def _memory_track(samples: pd.DataFrame, alias: str, name: str) -> Track | None:
 
 
 def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
-    """Yield tracks of the busiest cores that a host may use (None: all cores), in the order of their numbers."""
+    """Yield tracks of the busiest cores that a host may use (None: all cores), in the order of their numbers.
+
+    `host` is its alias, `name` its display name; `allowed` are the numbers of the cores. At most `MOST_CORES` are
+    yielded.
+    """
     cores, _ = _core_samples(samples, host, allowed)
     busiest = cores.groupby("item")["value"].mean().sort_values(ascending=False)
     for item in sorted(busiest.index[:MOST_CORES], key=lambda text: (len(text), text)):
@@ -318,7 +344,10 @@ def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] 
 
 
 def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
-    """Yield tracks of processes, matched between trials by label and rank of CPU use, as process ids differ."""
+    """Yield tracks of processes, matched between trials by label and rank of CPU use, as process ids differ.
+
+    `host` is the alias of the host, `name` its display name. The busiest `MOST_PROCESSES` are yielded, busiest first.
+    """
     used = _samples_of(samples, host, "process_cpu")
     means = used.groupby(["trial", "item"])["value"].mean().reset_index()
     means["label"] = means["item"].str.replace(r":[^:]*$", "", regex=True)
@@ -351,8 +380,9 @@ def draw_lines(
 ) -> None:  # fmt: skip
     """Draw one line per trial, interrupted where samples are missing.
 
-    With `slices` (for many trials) each line has only the lowest and highest value in each of so many slices of time,
-    and no detail smaller than the thickness of a line.
+    `samples` has the columns trial, t_s and value; `width` is in points. With `slices` (for many trials) each line
+    has only the lowest and highest value in each of so many slices of time. Details smaller than the thickness of a
+    line are left out then.
     """
     opens = {t.trial: t.opens for t in timeline.trials}
     xs: list[float] = []

@@ -58,7 +58,7 @@ class RuleResult:
     treatment: str
 
     def text(self, signs: Mapping[str, str]) -> str:
-        """Return the summary of the row, in which each level has its sign among `signs` before it."""
+        """Return the summary of the row; `signs` maps levels to the sign that precedes their part of it."""
         parts = [f"{signs.get(level, '')}{words}" for level, words in self.counts]
         return ", ".join([", ".join(parts) or "0", *([f"all {self.treatment}"] if self.treatment else [])])
 
@@ -189,7 +189,7 @@ class ValidityFigure(base.ReportFigure):
 
     @property
     def description(self) -> tuple[str, str]:
-        """The subject, and in words: every rule that has a hit or could not be checked."""
+        """The subject, and every rule in words that has a hit or could not be checked."""
         results = [f"{r.title}: {r.text({})}" for r in self.results if r.level]
         clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
         return "Validity rules by trial.", f"{'; '.join([*results, f'{clean} clean.'])}"

@@ -18,7 +18,7 @@ SPREAD = 0.2  # height on which the dots of a row lie, by block
 
 
 def block_places(blocks: pd.Series) -> pd.Series:
-    """Return places between 0 and 1, in the order of these blocks."""
+    """Return a place between 0 and 1 for each of these block numbers, in their order; equal numbers share one."""
     rank = blocks.rank(method="dense")
     return (rank - 0.5) / max(1.0, rank.max())
 
@@ -50,7 +50,8 @@ def draw_lanes(rows: Sequence[Row], head: str, title: str, limits: Interval, blo
 def draw_trials(panels: Sequence[Axes], y: float, trials: pd.DataFrame, style: palette.VerdictStyle) -> None:
     """Draw one dot per trial: zeros side by side, other values higher or lower by block; ✕ for a trial not counted.
 
-    `trials` has the columns value, place (of `block_places`) and valid.
+    `panels` are the lane of zeros and the log axis, `y` is the middle of the row. `trials` has the columns value,
+    place (of `block_places`) and valid.
     """
     value, place, valid = (trials[name].to_numpy() for name in ("value", "place", "valid"))
     zero, axis = panels
