@@ -80,7 +80,7 @@ def first_names(names: Sequence[str], most: int) -> str:
 
 
 def format_fixed(value: float, decimals: int) -> str:
-    """Return a number with this many decimals; from a million on with three digits and a power of ten."""
+    """Return a number with this many decimals; from a million on with three significant digits: "1.23e+06"."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"
 
 

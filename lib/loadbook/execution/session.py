@@ -213,7 +213,10 @@ class RunSession:
                 self._note(f"host {alias}: put back what was left changed: {', '.join(done)}")
 
     def check_everything(self) -> None:
-        """Check tools, services, files and every configuration on their hosts before any load (`preflight`)."""
+        """Check tools, services, files and every configuration on their hosts before any load.
+
+        Raises the errors of `preflight.preflight`; what only deserves a warning is sent as a note.
+        """
         plan, testbed = self.selection.plan, self.testbed
         self._note(f"checking {', '.join(testbed.hosts)} and every configuration")
         preflight(testbed, self.layout.study_raw(plan.study.name))

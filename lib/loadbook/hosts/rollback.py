@@ -245,5 +245,8 @@ def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -
 
 
 def cgroup_file(name: str, quota: str) -> str:
-    """Return the file (relative to the work folder) in which job `name` writes the path of `quota`'s cgroup.procs."""
+    """Return the file (relative to the work folder) in which job `name` writes the path of a cgroup.procs file.
+
+    `quota` is the name of one of `HostChanges.quotas`, whose cgroup it is; each quota has a file of its own.
+    """
     return f"{job_folder(name)}/cgroup-{quota}"

@@ -135,7 +135,10 @@ def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> It
 
 
 def find_treatment(wanted: str, treatments: Sequence[str]) -> str | None:
-    """Return the treatment, as written in the CSV file, whose text or valid name is `wanted`; None if there is none."""
+    """Return the treatment, as written in the CSV file, whose text is `wanted`; None if there is none.
+
+    The name that a study file gives it (of letters, digits and hyphens) is accepted, too.
+    """
     return next((text for text, name in unique_names(treatments).items() if wanted in (text, name)), None)
 
 

@@ -120,7 +120,10 @@ def usable_mask(trials: pd.DataFrame) -> pd.Series:
 
 
 def rate_moving(data: RunTables) -> pd.Series:
-    """Return, per trial, whether the rate of its treatment has a trend within trials; NaN if unknown."""
+    """Return whether the measured rate of each trial's treatment rises or falls within trials (`rate_trends`).
+
+    One value per row of `data.trials`: True, False, or NaN without rates over time or with too few of them.
+    """
     usable = data.trials[usable_mask(data.trials)]
     treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
     trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)

@@ -311,7 +311,10 @@ def effect_stability(differences: FloatArray) -> EffectStability | None:
 
 
 def rank_von_neumann_p(values: FloatArray) -> float:
-    """Return the one-sided p of the rank von Neumann ratio (Bartels' beta); small if neighbours are alike."""
+    """Return the one-sided p of the rank von Neumann ratio (Bartels' beta); small if neighbours are alike.
+
+    `values` are at least three, in order, not all equal; equal values share their mean rank.
+    """
     n, ranks = len(values), rankdata(values)
     von_neumann_ratio = float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum())
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5

@@ -164,7 +164,7 @@ def read_plan(paths: RunPaths) -> Plan:
 def current_plan(plan: Plan, entries: LedgerEntries) -> Plan:
     """Return a plan with the blocks that were added, and without those after an interim analysis that ended the run.
 
-    A run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
+    If the run could not be interleaved, the plan's study has plain execution, and `plain_because` is the reason.
     """
     plan = _executed_plan(plan, entries)
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]

@@ -17,7 +17,10 @@ Seconds = Annotated[float, Field(gt=0, le=86400)]
 
 @dataclass(frozen=True)
 class Matching:
-    """Validator of texts that match a regular expression as a whole; `words` state what they are: "a host name"."""
+    """Pydantic annotation of a text that must match `pattern` as a whole.
+
+    Otherwise validation fails with `words`, which state what is expected: "must be a host name".
+    """
 
     pattern: str
     words: str

@@ -150,7 +150,7 @@ class Alarm:
     """The newest run compared with earlier runs; `effect`, `expected` and `limit` (worst expected) are ratios minus 1.
 
     `raised`: `effect` is worse than `limit`. `power` is the probability that a true worsening by `margin` raises the
-    alarm, `rate` the share of false alarms for this treatment.
+    alarm, `rate` the accepted share of false alarms for this treatment alone.
     """
 
     effect: float

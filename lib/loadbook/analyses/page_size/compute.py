@@ -72,7 +72,10 @@ class TwoRegimeCurve:
 
     @cached_property
     def per_request_s(self) -> Estimate:
-        """Seconds per request apart from its bytes, divided by the number of requests in progress at the same time."""
+        """Seconds per request apart from its bytes: the first term of 1 / rate.
+
+        One request takes this times the number of requests in progress at the same time.
+        """
         return self._estimate(lambda logs: logs[..., 0])
 
     @cached_property
