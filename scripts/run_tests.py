@@ -174,6 +174,7 @@ def _run(phase: Phase) -> list[str]:
     """Run the commands of a phase and return the names of those that failed."""
     started: dict[int, str] = {}
     outputs: dict[str, Path] = {}
+    processes = []  # Popen.__del__ would take the status of one that has ended already
     for k, (name, command) in enumerate(phase.commands.items()):
         print(f"== {name}: {shlex.join(command)}".replace(f"{ROOT}/", ""), flush=True)
         output = None
@@ -181,7 +182,8 @@ def _run(phase: Phase) -> list[str]:
             outputs[name] = Path(tempfile.mkstemp(prefix="output-")[1])
             output = outputs[name].open("wb")
         # a session of its own: Ctrl-C in a terminal is this process's to pass on
-        started[subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True).pid] = name
+        processes.append(subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True))
+        started[processes[-1].pid] = name
     failed = []
     while started:
         pid, status = os.waitpid(-1, 0)
