@@ -14,9 +14,8 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import repeat
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from loadbook.study.limits import CiPolicy
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan
 from noise import Floats, draw
+from processes import process_pool
 
 MARGIN, AA_P = 0.02, 0.01
 TWO, FIVE = math.log(1 - 0.02), math.log(1 - 0.05)
@@ -107,8 +107,8 @@ class Tables:
 
 def analysis_of(arms: Floats, control: bool) -> Analysis:
     """Return the analysis of one run from log values, shape (arms, blocks): baseline, treatments, A/A arm, control."""
-    checks: list[RowKind] = ["aa", "control"] if control else ["aa"]
-    names: list[str] = ["base", *(f"t{k}" for k in range(1, len(arms) - len(checks))), *checks]
+    checks = ["aa", "control"] if control else ["aa"]
+    names = ["base", *(f"t{k}" for k in range(1, len(arms) - len(checks))), *checks]
     blocks = arms.shape[1]
     values = pd.DataFrame({
         "treatment": np.repeat(names, blocks), "block": np.tile(np.arange(blocks), len(names)),
@@ -118,18 +118,15 @@ def analysis_of(arms: Floats, control: bool) -> Analysis:
         _row(c.treatment, "treatment", c)
         for c in compare_declared(values, "base", names[1 : -len(checks)], "baseline", metric="ok_per_s").comparisons
     ]
-    check_rows = [_row(name, name, compare(values, name, "base", metric="ok_per_s")) for name in reversed(checks)]
+    controls = []
     if control:
-        state = control_state(check_rows[0].verdict, -1, CONTROL)
-        check_rows[0] = replace(check_rows[0], check_state=state, expected_effect=CONTROL)
-    twin = check_rows[-1]
-    check_rows[-1] = replace(
-        twin, check_state=aa_state(twin.verdict, AA_P, MARGIN),
-        half_width_limit=aa_half_width_limit(MARGIN, check_rows[:-1]),
-    )  # fmt: skip
-    void = check_rows[-1].check_state == "failed"
-    rows = [_row(r.treatment, "treatment", r.verdict.comparison, void) for r in rows if r.verdict]
-    rows = [_row("base", "baseline", None), *rows, *check_rows]
+        row = _row("control", "control", compare(values, "control", "base", metric="ok_per_s"))
+        controls = [replace(row, check_state=control_state(row.verdict, -1, CONTROL), expected_effect=CONTROL)]
+    twin = _row("aa", "aa", compare(values, "aa", "base", metric="ok_per_s"))
+    state, limit = aa_state(twin.verdict, AA_P, MARGIN), aa_half_width_limit(MARGIN, controls)
+    rows = [_row(r.treatment, "treatment", r.verdict.comparison, state == "failed") for r in rows if r.verdict]
+    twin = replace(twin, check_state=state, half_width_limit=limit)
+    rows = [_row("base", "baseline", None), *rows, twin, *controls]
     return Analysis("base", "ok_per_s", "value", MARGIN, 0.95, tuple(rows), limited=False)
 
 
@@ -172,8 +169,8 @@ def main() -> int:
     heads = ["truth", "[ci]", "control", "noise", "blocks", "failed, %", "no verdict, %", "passed, %", "limit"]
     lines = f"| {' | '.join(heads)} |\n|---|---|---|---|--:|--:|--:|--:|---|"
     print(lines if asked.markdown else "\t".join(heads))
-    with ProcessPoolExecutor() as pool:
-        for case, found in zip(CASES, pool.map(outcomes, CASES, repeat(asked.runs)), strict=True):
+    with process_pool() as pool:
+        for case, found in zip(CASES, pool.imap(partial(outcomes, runs=asked.runs), CASES), strict=True):
             shares = {word: 100 * found[word] / asked.runs for word in COLUMNS}
             fine &= kept(case, shares[case.wrong], asked.runs)
             print(row_text(case, shares, asked.markdown), flush=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from processes import process_pool
 from simulated import (
     capacity,
     certified_rates,
@@ -60,8 +60,7 @@ def all_simulations(only: str = "") -> list[Simulation]:
 
 def run_all(simulations: Sequence[Simulation], studies: int, jobs: int) -> Iterable[list[Result]]:
     """Yield results as they are finished, in any order."""
-    os.environ |= {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}  # the processes suffice
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with process_pool(jobs) as pool:
         yield from pool.imap_unordered(partial(_run, studies=studies), simulations)
 
 

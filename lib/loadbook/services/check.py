@@ -175,9 +175,9 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
             continue
         spec = services(setting.service)
         values = {name: var.default for name, var in spec.vars.items()} | setting.vars
+        headers = study.workload_of(treatment).headers
         for name, var in spec.vars.items():
             meaning = var.unset_meaning(version) if values[name] == UNSET else None
-            headers = study.workload_of(treatment).headers
             needs = var.needs.unmet(values, headers, has_backends=True) if var.needs else []
             if meaning and not needs:
                 meanings[name] = meaning

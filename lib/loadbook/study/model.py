@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME, find_metric
+from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME, get_metric
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
 from loadbook.modes.base import EXECUTIONS
 from loadbook.modes.capacity.spec import CapacityObjective, least_starts
@@ -101,10 +101,13 @@ class Claim(StrictModel):
         """Return `kind` or, without one, "better" or "worse" by the two values and the metric's direction."""
         if self.kind:
             return self.kind
-        metric = find_metric(self.metric)
-        is_lower_better = metric is not None and metric.better == "lower"
         is_higher = (self.value or 0.0) > (self.against_value or 0.0)
-        return "better" if is_higher != is_lower_better else "worse"
+        return "better" if is_higher != self.is_lower_better else "worse"
+
+    @property
+    def is_lower_better(self) -> bool:
+        """Return whether lower values of the claim's metric are better, as of a time."""
+        return get_metric(self.metric).better == "lower"
 
     @property
     def claimed_effect(self) -> float | None:

@@ -41,6 +41,9 @@ def test_registry_lists_the_known_tools() -> None:
         if not tool.load_models:  # its reports are read, but it is not run
             continue
         assert tool.version_argv[0] == tool.binary and tool.install_hint
+        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), (
+            tool.install_hint
+        )
 
 
 def test_unknown_tool_error_lists_the_known_ones() -> None:

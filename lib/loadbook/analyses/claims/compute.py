@@ -231,7 +231,6 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
     value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.claimed_effect
     limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf
     at_ceiling, both_at_ceiling = value >= limit, min(value, other) >= limit
-    lower_is_better = get_metric(claim.metric).better == "lower"
     could: CouldShow = "no"
     if claim.effective_kind in ERROR_CLAIM_KINDS:
         has_counts = claim.errors is not None and claim.against_errors is not None
@@ -246,7 +245,7 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
         sentence = "One run each: without an interval no difference is excluded."
     elif claim.effective_kind == "slope":
         sentence = "One run for each size: a slope without an interval."
-    elif (effect > 0) == ((claim.effective_kind == "worse") != lower_is_better):
+    elif (effect > 0) == ((claim.effective_kind == "worse") != claim.is_lower_better):
         sentence = "Its own two numbers point the other way."
     elif not sd_log:
         could, sentence = "not known", "One run each; how much runs scatter is not known."

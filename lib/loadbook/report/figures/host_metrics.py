@@ -82,13 +82,6 @@ class _TimelineFigure(base.ReportFigure):
         return f"{self.subject}.", f"{self.timeline.numbers_text}."
 
 
-def _check_block(run: RunData, block: int | None) -> None:
-    """Raise UsageError if a run has no such block."""
-    blocks = sorted({int(b) for b in run.trials["block"]})
-    if block is not None and block not in blocks:
-        raise unknown_name_error("block", block, map(str, blocks))
-
-
 class HostMetricsFigure(_TimelineFigure):
     """One panel per resource over the time of one block, each from 0 to the resource's capacity.
 
@@ -130,7 +123,6 @@ class HostMetricsFigure(_TimelineFigure):
     def from_run(cls, run: RunData, block: int | None = None) -> Self:
         """Return the figure of one block of a run; default: the middle block."""
         hosts = monitored_hosts(run)
-        _check_block(run, block)
         labels = run.study.labels
         windows, rates = measured_windows_s(run), values_by_trial(run, "ok_per_s")
         links, baseline = link_capacities(hosts), run.study.baseline
@@ -302,7 +294,6 @@ class CoresFigure(HostMetricsFigure):
         monitored = cls.hosts_with_cores(run.traces, hosts)
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
-        _check_block(run, block)
         servers = [alias for alias in monitored if "driver" not in hosts[alias].roles]
         labels = run.study.labels
         chosen, windows = host or [*servers, *monitored][0], measured_windows_s(run)

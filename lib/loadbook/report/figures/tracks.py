@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.modes.base import mode_called
@@ -178,9 +179,11 @@ def block_samples(
     """Return the number of a block (None: the middle one), its samples and its trials.
 
     Of samples that several sources recorded, only those of the most detailed source are kept. `windows` maps a trial
-    to the length of its measurement window in seconds.
+    to the length of its measurement window in seconds. Raises UsageError for a block that is not in `trials`.
     """
     number = median_block(trials) if block is None else block
+    if number not in (blocks := sorted({int(b) for b in trials["block"]})):
+        raise unknown_name_error("block", number, map(str, blocks))
     chosen = trials[trials["block"] == number].sort_values("slot")
     samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
     return number, samples, trial_spans(samples, chosen, windows)
