@@ -103,7 +103,7 @@ lab: setup
 	@$(LOADBOOK) lab up
 	@.venv/bin/python -m jupyterlab --ServerApp.ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/explore.ipynb --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(AS_ROOT) $(JUPYTER_ARGS)
 
-# After a change of studies/ or of what a service needs: tests/unit/project/test_packages.py compares.
+# After a change of studies/ or of what a service needs: tests/live/project/test_packages_live.py compares.
 packages:
 	@for file in studies/*.toml; do \
 		study=$$(basename $$file .toml); \

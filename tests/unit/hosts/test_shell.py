@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadbook.hosts.shell import MAX_OUTPUT_BYTES, _Stream, cpu_list, search_path, sh_join
+from loadbook.hosts.shell import MAX_OUTPUT_BYTES, PREAMBLE, _Stream, cpu_list, search_path, sh_join
 
 MARK = "0123456789abcdef" * 2
 
@@ -49,3 +49,15 @@ def test_folders_of_programs_are_searched_once_and_after_those_of_the_user(monke
     folders = search_path().split(":")
     assert folders[:2] == ["/usr/sbin", "/bin"] and "/home/me/.cargo/bin" in folders
     assert folders.count("/usr/sbin") == 1 and folders[2] == "/usr/local/sbin"
+
+
+def test_program_search_path_adds_the_folders_of_servers_and_of_the_users_own_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/sbin")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert search_path() == (
+        "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin:/home/me/go/bin:/home/me/.cargo/bin:/home/me/.local/bin"
+        ":/home/me/bin"
+    )
+    assert ":/usr/sbin:" in PREAMBLE and ":/usr/local/go/bin:$HOME/go/bin:" in PREAMBLE  # what commands on hosts have
