@@ -32,6 +32,9 @@ MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
+# the number at the beginning of a printed value: decimals and exponent
+_PRINTED_NUMBER = re.compile(r"\d[\d,]*(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_GO_DURATION = re.compile(r"(?:\d+h)?\d+m\d+(?:\.(\d+))?s")  # 1m30.5s
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # headers that carry credentials
 _SECRET_HEADER = re.compile(
@@ -67,6 +70,21 @@ class Measurement(NamedTuple):
     value: float
     unit: str
     text: str | None
+
+    @property
+    def resolution(self) -> float | None:
+        """Step of the last printed digit, in `unit`; None for whole counts, computed values and zeros.
+
+        ``1.40ms`` has a step of 1e-5 s. Two values that differ by less can be printed alike.
+        """
+        if parts := _GO_DURATION.fullmatch(self.text or ""):
+            return float(10.0 ** -len(parts[1] or ""))
+        number = _PRINTED_NUMBER.search(self.text or "")
+        if number is None or not self.value or self.statistic == "count":
+            return None
+        printed = float(number[0].replace(",", ""))
+        step = 10.0 ** (int(number[2] or 0) - len(number[1] or ""))
+        return step * self.value / printed if printed else None
 
 
 class Sample(NamedTuple):

@@ -15,7 +15,7 @@ from loadbook.cli.data import parse
 from loadbook.core.errors import ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
-from loadbook.tools.base import Target
+from loadbook.tools.base import Measurement, Target
 
 DOC = Path(__file__).parents[3] / "docs" / "extending.md"
 TOY = next(block for block in re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL) if "class Toy" in block)
@@ -90,3 +90,21 @@ def test_tool_without_the_base_class_gets_its_default_methods(toy: str, tmp_path
     plain = base.load_tool("plain")
     assert plain.extra_timeout_s == 0 and list(plain.expected_files(Workload(tool="plain"))) == []
     sys.modules.pop("loadbook.tools.plain")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "step"),
+    [
+        ("1.40ms", 0.0014, 1e-5),
+        ("12", 0.012, 1e-3),
+        ("1,234.5", 1234.5, 0.1),
+        ("1.5e+03", 1500.0, 100.0),
+        ("669.113µs", 669.113e-6, 1e-9),
+        ("1m30s", 90.0, 1.0),
+        ("1h2m3.25s", 3723.25, 0.01),
+        ("0.00", 0.0, None),
+        (None, 1.5, None),
+    ],
+)
+def test_resolution_is_the_step_of_the_last_printed_digit(text: str | None, value: float, step: float | None) -> None:
+    assert Measurement("latency", "mean", value, "s", text).resolution == (step and pytest.approx(step))
