@@ -220,7 +220,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
             path = resolve_inside(folder, condition.file.removesuffix(f"#{number}") if number else condition.file)
             found = _output_files(folder, condition, path)
             if number:
-                found = replace(found, stdout=report_files.choose_report(read_reports(path), path, number))
+                found = replace(found, stdout=report_files.choose_report(read_reports(path), path, number).data)
             outputs.append(found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))

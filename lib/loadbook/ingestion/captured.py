@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from loadbook.core.compressed import BROKEN, open_plain, plain_name
 from loadbook.core.errors import DataError, ParseError
 from loadbook.ingestion import report_files
+from loadbook.ingestion.wrapping import unwrap
 from loadbook.tools import base
 from loadbook.tools.base import MAX_REPORT_BYTES, ParsedReport, Tool, ToolOutput
 
@@ -27,9 +29,9 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     """
     file, number = report_files.report_number(path)
     if number:
-        return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number))
+        return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number).data)
     if not path.is_dir():
-        return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
+        return read_file(path)
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if STDOUT not in files:
         here = ", ".join(files) or "nothing"
@@ -40,23 +42,30 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     return read_output(own, files.get("stderr"), exit_code, find_argv(texts.get("cmd", ""), binary))
 
 
+def read_file(path: Path) -> ToolOutput:
+    """Return the output of one execution from a single file: its standard output, or a log of requests (``.jtl``)."""
+    name = plain_name(path.name)
+    return read_output({name if name.endswith(STREAMED_SUFFIX) else STDOUT: path})
+
+
 def read_output(
     files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
 ) -> ToolOutput:
     """Return the output of one execution from its files (name -> path); that named STDOUT is its standard output.
 
-    Small files are read now, large ones later as streams. DataError: a file cannot be read.
+    Small files are read now, large ones later as streams. What lies around a report is taken off (`wrapping`), and
+    the ending of a compressed file. DataError: a file cannot be read.
     """
     contents, big = {}, {}
-    for name, path in files.items():
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        if size > (MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES):
+    for file, path in files.items():
+        name, limit = plain_name(file), MAX_REPORT_BYTES if file == STDOUT else MAX_READ_BYTES
+        content = read_bytes(path, limit + 1)
+        if len(content) > limit:
             big[name] = path
         else:
-            contents[name] = read_bytes(path)
+            contents[name] = content
+    if len(texts := unwrap(contents.get(STDOUT, b""))) == 1:
+        contents |= {STDOUT: texts[0].data} if STDOUT in contents else {}
     stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""
     return ToolOutput(stdout, errors, exit_code=exit_code, argv=tuple(argv), files=contents, paths=big)
 
@@ -83,10 +92,11 @@ def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
         raise ParseError(tool.name, str(file), error.line, error.reason) from None
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the first 64 MiB (MAX_READ_BYTES) of a file; DataError if it cannot be read."""
+def read_bytes(path: Path, limit: int = MAX_READ_BYTES) -> bytes:
+    """Return the first `limit` bytes of what a file holds, uncompressed; DataError if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_READ_BYTES)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        with open_plain(path) as file:
+            return file.read(limit)
+    except BROKEN as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"cut or broken: {error}"
+        raise DataError(f"{path}: cannot be read: {reason}") from None

@@ -1,20 +1,30 @@
-"""Files with several text reports; ``ab.log#3`` names the third report in ab.log."""
+"""Files with several reports; ``ab.log#3`` names the third report in ab.log."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from loadbook.core.errors import DataError
 from loadbook.core.units import pluralize
+from loadbook.ingestion.wrapping import unwrap
 from loadbook.tools import base
-from loadbook.tools.line_patterns import clean_lines, utf_16_text
+from loadbook.tools.line_patterns import clean_lines
 
 MAX_BYTES = 50_000_000
+
+
+class ReportText(NamedTuple):
+    """One of the reports in a file: its content, the lines of the file before it, and what was taken off (`unwrap`)."""
+
+    data: bytes
+    lines_before: int = 0
+    taken_off: tuple[str, ...] = ()
 
 
 def report_number(path: Path) -> tuple[Path, int]:
@@ -28,24 +38,35 @@ def report_number(path: Path) -> tuple[Path, int]:
     return path.with_name(name), int(number)
 
 
-def read_reports(path: Path) -> list[bytes]:
-    """Return the text reports in a file; DataError if it cannot be read or split."""
+def read_reports(path: Path) -> list[ReportText]:
+    """Return the reports in a file in the order of their lines; DataError if it cannot be read or split."""
     if path.is_dir():
         raise DataError(f"{path.name} is a folder: the number of a report stands behind the name of a file")
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path.name} is larger than {MAX_BYTES:,} bytes", "split it")
-        data = path.read_bytes()
-        if encoding := utf_16_text(data):
-            raise DataError(f"{path.name}{encoding}")
-        return split_reports(data)
+        reports = list(_reports_in(path.read_bytes(), path.name))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DataError(f"{path.name} cannot be split: {error}", "split it by hand, a file for each report") from None
+    return sorted(reports, key=_first_line)
 
 
-def choose_report(reports: Sequence[bytes], path: Path, number: int) -> bytes:
+def _reports_in(data: bytes, name: str) -> Iterator[ReportText]:
+    for text in unwrap(data, name):
+        lines_before = 0
+        for part in split_reports(text.data):
+            yield ReportText(part, lines_before, text.taken_off)
+            lines_before += part.count(b"\n")
+
+
+def _first_line(report: ReportText) -> int:
+    """Return the place of a report's first line in its file."""
+    return report.lines_before + report.data[: len(report.data) - len(report.data.lstrip())].count(b"\n")
+
+
+def choose_report(reports: Sequence[ReportText], path: Path, number: int) -> ReportText:
     """Return the report with this number (from 1) among those of a file; DataError if there is none."""
     if number > len(reports):
         raise DataError(f"{path.name} has {pluralize(len(reports), 'report')}, none with the number {number}")

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from loadbook.core.compressed import BROKEN, open_plain
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_rows
 from loadbook.request_logs import stream as log_stream
@@ -249,6 +250,17 @@ AB_LOG = LineLogFormat(
 LINE_LOGS = {"h2load": H2LOAD_LOG, "ab": AB_LOG}
 
 
+@contextmanager
+def _broken_as_parse_error(tool: str, name: str) -> Iterator[None]:
+    """Raise a ParseError for a compressed log that is cut or broken."""
+    try:
+        yield
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ParseError(tool, name, 0, f"the compressed file is cut or broken: {error}") from None
+
+
 def read_batches(
     source: Path | bytes,
     tool: str,
@@ -259,9 +271,9 @@ def read_batches(
 ) -> Iterator[RequestBatch]:
     """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
     name = file or (source.name if isinstance(source, Path) else "results")
-    raw: Any = source.open("rb", buffering=0) if isinstance(source, Path) else io.BytesIO(source)
+    raw: Any = open_plain(source) if isinstance(source, Path) else io.BytesIO(source)
     raw.seek(start)
-    with io.BufferedReader(raw, BUFFER_BYTES) as stream:
+    with io.BufferedReader(raw, BUFFER_BYTES) as stream, _broken_as_parse_error(tool, name):
         if tool == "jmeter":
             is_xml = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip().startswith(b"<")
             yield from (jtl_xml.read_jtl_xml if is_xml else jtl_csv.read_jtl_csv)(stream, name, properties)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import loadbook.tools
+from loadbook.core.compressed import open_plain
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload, matching_option
 
@@ -391,7 +392,7 @@ def head_of(data: bytes | Path) -> bytes:
     """Return the first 4,096 bytes of a content or of a file."""
     if isinstance(data, bytes):
         return data[:4096]
-    with data.open("rb") as file:
+    with open_plain(data) as file:
         return file.read(4096)
 
 
