@@ -14,11 +14,9 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, pluralize
 from loadbook.core.validity_rules import doubt_rule, rule_advice
-from loadbook.ingestion.captured import parse_output, read_captured
-from loadbook.ingestion.report_files import report_number
+from loadbook.ingestion.recognise import FoundReport, find_reports
 from loadbook.store.paths import Layout, project_layout
 from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement
@@ -162,37 +160,49 @@ def print_verification(layout: Layout, study: str, run_id: str) -> dict[str, Any
 
 
 @click.command()
-@click.argument("tool")
-@click.argument("path", type=click.Path(path_type=Path))
-@terminal.json_option("an array of {metric, statistic, value, unit, text}")
-def parse(tool: str, path: Path, as_json: bool) -> None:
-    """Print the measurements in one raw output of TOOL.
+@click.argument("words", metavar="[TOOL] PATH", nargs=-1)
+@terminal.json_option("an array of {metric, statistic, value, unit, text}; of several reports, with report and tool")
+def parse(words: tuple[str, ...], as_json: bool) -> None:
+    """Print the measurements in the raw outputs of a tool.
 
     PATH is a file that holds what the tool printed (FILE#2: its second report), or a folder with stdout, stderr,
-    cmd (the command line), rc (the exit code) and the tool's own files; only stdout must be there. Doubts go to stderr.
+    cmd (the command line), rc (the exit code) and the tool's own files; only stdout must be there. TOOL is needed only
+    if it is not recognised. Doubts go to stderr.
     """
-    reader = registry.load_tool(tool)
-    file, _ = report_number(path)
-    try:
-        file.stat()
-    except OSError as error:
-        problem = f"no file or folder {str(file)!r}{did_you_mean_file(file)}"
-        if isinstance(error, PermissionError):
-            problem = f"{str(file)!r} cannot be read: {error.strerror}"
-        raise UsageError(problem, "name a file that the tool wrote, or a folder with its files") from None
-    report = parse_output(reader, path, read_captured(path, reader.binary))
-    for name, message in report.doubts:
-        rule = doubt_rule(name)
-        terminal.echo(f"{rule.level}: {name}: {message}{rule_advice(rule.name)}", err=True)
+    if len(words) not in (1, 2):
+        raise UsageError("one file or folder is needed", "loadbook parse FILE")
+    *tool, path = words
+    for name in tool:
+        registry.load_tool(name)
+    reports = find_reports(Path(path), *tool)
+    if unread := [report.error for report in reports if not report.parsed]:
+        raise DataError("\n".join(unread))
+    several = len(reports) > 1
     if as_json:
-        terminal.print_json([_measurement_record(row) for row in report.measurements])
+        rows = [(report, _measurement_record(row)) for report in reports for row in report.measurements]
+        names = ("report", "tool") if several else ()
+        terminal.print_json([dict(zip(names, (r.name, r.tool), strict=False)) | record for r, record in rows])
+    for report in reports:
+        _print_report(report, with_table=not as_json, with_name=several or not tool)
+
+
+def _print_report(report: FoundReport, *, with_table: bool, with_name: bool) -> None:
+    """Print a report as a table, and to stderr what was taken off and its doubts."""
+    prefix = f"{report.name}: " if with_name else ""
+    if report.taken_off:
+        terminal.echo(f"note: {prefix}without {', '.join(report.taken_off)}", err=True)
+    for name, message in report.parsed.doubts if report.parsed else ():
+        rule = doubt_rule(name)
+        terminal.echo(f"{rule.level}: {prefix}{name}: {message}{rule_advice(rule.name)}", err=True)
+    if not with_table:
         return
     rows = []
     for row in report.measurements:
         base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
         rows.append((row.metric, row.statistic, quantity_text(row), base, row.text or "derived"))
     headings = ("metric", "statistic", "value", "in base units", "as printed")
-    terminal.print_table(headings, rows, right=headings[2:4])
+    title = f"{report.name}: {report.tool}" if with_name else ""
+    terminal.print_table(headings, rows, right=headings[2:4], title=title)
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:

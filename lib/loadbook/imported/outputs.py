@@ -182,8 +182,9 @@ def _parse_time(text: str) -> float | None:
 class OutputFiles:
     """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user.
 
-    `stdout` is the content itself if it is one of several reports in a file, and None if the tool only wrote other
-    files. `rc` is the exit code, None if not known, and `command` the command line, "" if not known.
+    `stdout` is the content itself if it is one of several reports in a file, with the number of `lines_before` it, and
+    None if the tool only wrote other files. `rc` is the exit code, None if not known, and `command` the command line,
+    "" if not known.
     """
 
     condition: Condition
@@ -193,6 +194,7 @@ class OutputFiles:
     command: str = ""
     files: Mapping[str, Path] = field(default_factory=dict)
     others: Mapping[str, Path] = field(default_factory=dict)
+    lines_before: int = 0
 
     def read_captured(self) -> ToolOutput:
         """Read the files for a parser; without the command line, which can be split only once the tool is known."""
@@ -213,6 +215,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
     outputs: list[OutputFiles] = []
     problems: list[ImportProblem] = []
     line_of: dict[tuple[Path, int], int] = {}
+    numbers_of: dict[Path, set[bool]] = {}
     read_reports = cache(report_files.read_reports)  # a log is read once for all of its rows
     for condition in conditions:
         try:
@@ -220,7 +223,8 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
             path = resolve_inside(folder, condition.file.removesuffix(f"#{number}") if number else condition.file)
             found = _output_files(folder, condition, path)
             if number:
-                found = replace(found, stdout=report_files.choose_report(read_reports(path), path, number).data)
+                report = report_files.choose_report(read_reports(path), path, number)
+                found = replace(found, stdout=report.data, lines_before=report.lines_before)
             outputs.append(found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))
@@ -230,6 +234,10 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
             if line_of.setdefault((path, number), condition.line) != condition.line:
                 earlier = line_of[path, number]
                 problems.append(ImportProblem(condition.line, f"{condition.file} is that of line {earlier}"))
+            numbers_of.setdefault(path, set()).add(number > 0)
+            if len(numbers_of[path]) > 1:
+                text = f"{condition.file}: other lines name {path.name} whole, or one of its reports: name each report"
+                problems.append(ImportProblem(condition.line, text))
     return outputs, problems
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from loadbook.core.errors import LoadbookError, ParseError, UsageError
 from loadbook.imported.outputs import Condition, ImportProblem, OutputFiles
-from loadbook.ingestion.captured import find_argv
+from loadbook.ingestion.recognise import try_tools, unreadable_reason
 from loadbook.tools import base
-from loadbook.tools.base import ParsedReport, ToolOutput
+from loadbook.tools.base import ParsedReport
 
 # metrics that only open loads have
 OPEN_METRICS = ("offered_per_s", "latency_intended")
@@ -22,8 +22,8 @@ OPEN_METRICS = ("offered_per_s", "latency_intended")
 class ToolReport:
     """One output and its parsed report; if it is unreadable, `parsed` is None and `error` the reason.
 
-    `tool` is "" if it is not known. `reasons` are the errors of the tools whose output it looks like, if none was
-    named and none can read it.
+    `tool` is "" if it is not known. `reasons` are the errors of all tools if none was named and none
+    can read it.
     """
 
     source: OutputFiles
@@ -99,30 +99,19 @@ def _read_report(source: OutputFiles, named: str) -> ToolReport:
     if named and named not in names:
         raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
     read = source.read_captured()
-    tried = {name: _try_tool(source, read, name) for name in ([named] if named else names)}
-    taken = [name for name, result in tried.items() if isinstance(result, ParsedReport)]
+    tried = try_tools(read, source.command, [named] if named else names)
+    taken = {name: result for name, result in tried.items() if isinstance(result, ParsedReport)}
     if named and not taken:
-        others = [name for name in names if name != named and isinstance(_try_tool(source, read, name), ParsedReport)]
-        if others:
-            raise ParseError(others[0], source.condition.file, 0, f"this is its report, not one of {named}")
+        others = try_tools(read, source.command, [name for name in names if name != named])
+        if other := next((name for name, result in others.items() if isinstance(result, ParsedReport)), None):
+            raise ParseError(other, source.condition.file, 0, f"this is its report, not one of {named}")
         return ToolReport(source, named, None, str(tried[named]))
     if not taken:
-        failed = (result for result in tried.values() if isinstance(result, ParseError))
-        return ToolReport(source, "", None, reasons=tuple(e for e in failed if not e.is_of_another_program))
+        return ToolReport(source, "", None, reasons=tuple(e for e in tried.values() if isinstance(e, ParseError)))
     if len(taken) > 1:
-        which = f"{', '.join(taken[:-1])} or {taken[-1]}"
+        which = " or ".join(taken)
         raise UsageError(f"{source.condition.file} may be a report of {which}: say which in a column 'tool'")
-    parsed = tried[taken[0]]
-    return ToolReport(source, taken[0], parsed if isinstance(parsed, ParsedReport) else None)
-
-
-def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | ParseError:
-    """Return the report as parsed by the tool `name`, or the parser's error."""
-    tool = base.load_tool(name)
-    try:
-        return base.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
-    except ParseError as error:
-        return error
+    return ToolReport(source, *taken.popitem())
 
 
 def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
@@ -139,28 +128,13 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
         candidates = by_treatment.get(report.condition.treatment, tools)
         tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
         if not tool:
-            problems.append(ImportProblem(report.condition.line, _why_unreadable(report), data=True))
+            source, file = report.source, report.condition.file
+            reason = unreadable_reason(source.read_captured(), file, report.reasons, source.lines_before)
+            problems.append(ImportProblem(report.condition.line, reason, data=True))
         elif not report.tool:
-            error = _try_tool(report.source, report.source.read_captured(), tool)
-            report = replace(report, tool=tool, error=str(error))
+            report = replace(report, tool=tool, error=next(str(e) for e in report.reasons if e.tool == tool))
         assigned.append(report)
     return assigned, problems
-
-
-def _why_unreadable(report: ToolReport) -> str:
-    """Return why no tool can read an output: the reasons of the tools that know it, else that none does."""
-    read = report.source.read_captured()
-    if not (read.stdout.strip() or read.files or read.paths):
-        return f"{report.condition.file} is empty: the tool was killed, could not start, or wrote elsewhere"
-    if not report.reasons:
-        text = f"{report.condition.file} is no report of any tool ({', '.join(base.tool_names())})"
-        return f"{text}: if it should be one, say which by --tool"
-    by_reason: dict[str, list[str]] = {}
-    for error in report.reasons:
-        file = report.condition.file if error.file == "stdout" else f"{report.condition.file}/{error.file}"
-        line = f":{error.line}" if error.line else ""
-        by_reason.setdefault(f"{file}{line}: {error.reason}", []).append(error.tool)
-    return "; or ".join(f"{reason} ({', '.join(tools)})" for reason, tools in by_reason.items())
 
 
 def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from loadbook.core.compressed import BROKEN, open_plain, plain_name
@@ -32,6 +33,12 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
         return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number).data)
     if not path.is_dir():
         return read_file(path)
+    output, command = read_folder(path)
+    return replace(output, argv=find_argv(command, binary))
+
+
+def read_folder(path: Path) -> tuple[ToolOutput, str]:
+    """Return the output of one execution from a folder, and its command line ("" if not known), as `read_captured`."""
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if STDOUT not in files:
         here = ", ".join(files) or "nothing"
@@ -39,7 +46,7 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     texts = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
     own = {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
     exit_code = int(texts["rc"]) if texts.get("rc", "").isdecimal() else None
-    return read_output(own, files.get("stderr"), exit_code, find_argv(texts.get("cmd", ""), binary))
+    return read_output(own, files.get("stderr"), exit_code), texts.get("cmd", "")
 
 
 def read_file(path: Path) -> ToolOutput:

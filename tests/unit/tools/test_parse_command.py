@@ -96,11 +96,18 @@ def test_parse_command_without_a_report_exits_with_4_and_prints_nothing(
     assert re.search(says, displayed.stderr)
 
 
-def test_parse_command_on_a_folder_without_stdout_lists_its_files(tmp_path: Path, run: Callable[..., Shown]) -> None:
+def test_parse_command_on_a_folder_without_stdout_reads_each_of_its_files(
+    tmp_path: Path, run: Callable[..., Shown]
+) -> None:
+    report = (FIXTURES / "wrk" / "4.1.0--tls.stdout").read_bytes()
+    (tmp_path / "run-10.txt").write_bytes(report)
+    (tmp_path / "run-2.txt").write_bytes(report)
+    displayed = run(tmp_path, "--json")
+    assert list(dict.fromkeys(row["report"] for row in json.loads(displayed.stdout))) == ["run-2.txt", "run-10.txt"]
     (tmp_path / "stdout-driver1").write_bytes(b"")
     displayed = run("wrk", tmp_path)
     assert (displayed.returncode, displayed.stdout) == (4, "")
-    assert "no file named stdout" in displayed.stderr and "stdout-driver1" in displayed.stderr
+    assert f"{tmp_path / 'stdout-driver1'}: empty" in displayed.stderr
 
 
 def test_parse_command_with_wrong_arguments_exits_with_2(tmp_path: Path, run: Callable[..., Shown]) -> None:

@@ -1,0 +1,165 @@
+"""Reports in files of unknown tools: which tool wrote each, and what it says.
+
+The tool of an output is the one whose parser accepts it. A file may hold several reports, and a folder several files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loadbook.core.errors import DataError, ParseError, UsageError
+from loadbook.core.text import did_you_mean_file
+from loadbook.core.units import pluralize
+from loadbook.ingestion import captured, report_files
+from loadbook.tools import base
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+
+MAX_FILES = 2_000  # in one folder
+
+
+@dataclass(frozen=True)
+class FoundReport:
+    """One report in a file or folder; `name` is that of the file, with ``#2`` for the second of several.
+
+    `parsed` is None if it cannot be read, and `error` is then the reason. `tool` is "" if it is not known. `taken_off`
+    names what lay around the report (`wrapping`).
+    """
+
+    name: str
+    tool: str
+    parsed: ParsedReport | None
+    error: str = ""
+    taken_off: tuple[str, ...] = ()
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Rows of the report; empty if it cannot be read."""
+        return self.parsed.measurements if self.parsed else ()
+
+
+def try_tools(output: ToolOutput, command: str, names: Sequence[str]) -> dict[str, ParsedReport | ParseError]:
+    """Return tool -> its report of an output, or its parser's error; `command` is the command line, "" if not known."""
+    results: dict[str, ParsedReport | ParseError] = {}
+    for name in names:
+        tool = base.load_tool(name)
+        argv = captured.find_argv(command, tool.binary) if command else output.argv
+        try:
+            results[name] = base.parse_output(tool, replace(output, argv=argv))
+        except ParseError as error:
+            results[name] = error
+    return results
+
+
+def unreadable_reason(output: ToolOutput, place: str, errors: Sequence[ParseError], lines_before: int = 0) -> str:
+    """Return why no tool can read an output: the reasons of the tools that know it, else that none does.
+
+    `place` is the file of the output, or the folder of its files; `lines_before` is added to the numbers of lines.
+    """
+    if len(errors) > 1 and not (output.stdout.strip() or output.files or output.paths):
+        return f"{place} is empty: the tool was killed, could not start, or wrote elsewhere"
+    own = [error for error in errors if not error.is_of_another_program] if len(errors) > 1 else errors
+    if not own:
+        known = ", ".join(base.tool_names())
+        return f"{place} is no report of any tool ({known}): if it should be one, say which by --tool"
+    if not output.stdout.strip():  # the report is in another file
+        own = [error for error in own if not error.reason.startswith("empty")] or own
+    by_reason: dict[str, list[str]] = {}
+    for error in own:
+        inside = Path(place) / error.file
+        file = str(inside) if error.file != captured.STDOUT or Path(place).is_dir() else place
+        line = f":{error.line + lines_before}" if error.line else ""
+        by_reason.setdefault(f"{file}{line}: {error.reason}", []).append(error.tool)
+    return "; or ".join(f"{reason} ({', '.join(tools)})" for reason, tools in by_reason.items())
+
+
+def find_reports(path: Path, tool: str = "") -> list[FoundReport]:
+    """Return the reports in a file (``FILE#2``: its second one), in a folder with a file `stdout`, or in any folder.
+
+    Parameters
+    ----------
+    tool : the tool that wrote them; "" to find it out.
+
+    Raises
+    ------
+    UsageError : there is no such file.
+    DataError : it cannot be read, or not be split.
+    """
+    file, number = report_files.report_number(path)
+    _require_readable(file)
+    if path.is_dir() and not (path / captured.STDOUT).is_file():
+        return [report for each in _files_in(path) for report in _reports_of(each, str(each.relative_to(path)), tool)]
+    reports = list(_reports_of(file, file.name, tool))
+    if number > len(reports):
+        has = f"{file.name} has {pluralize(len(reports), 'report')}, none with the number {number}"
+        raise DataError(has)
+    return [reports[number - 1]] if number else reports
+
+
+def _require_readable(path: Path) -> None:
+    """Raise UsageError unless there is a file or folder that can be looked at."""
+    try:
+        path.stat()
+    except OSError as error:
+        problem = f"no file or folder {str(path)!r}{did_you_mean_file(path)}"
+        if isinstance(error, PermissionError):
+            problem = f"{str(path)!r} cannot be read: {error.strerror}"
+        raise UsageError(problem, "name a file that the tool wrote, or a folder with its files") from None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files below a folder, and folders with a file `stdout`, in the order of the numbers in their names."""
+    found: list[Path] = []
+    for path in sorted(folder.iterdir(), key=natural_order):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir() and not (path / captured.STDOUT).is_file():
+            found += _files_in(path)
+        else:
+            found.append(path)
+        if len(found) > MAX_FILES:
+            raise DataError(f"{folder}: more than {MAX_FILES:,} files", "name a folder that holds outputs only")
+    return found
+
+
+def natural_order(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return a sorting key by which run-2 comes before run-10."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name))
+
+
+def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
+    """Yield the reports in one file, or that of a folder with a file `stdout`."""
+    if path.is_dir():
+        yield recognise(*captured.read_folder(path), name, str(path), tool)
+        return
+    whole = captured.read_file(path)
+    if whole.paths or whole.files:
+        yield recognise(whole, "", name, str(path), tool)
+        return
+    texts = report_files.read_reports(path)
+    for number, text in enumerate(texts, 1):
+        which = f"#{number}" if len(texts) > 1 else ""
+        output = replace(whole, stdout=text.data)
+        found = recognise(output, "", name + which, f"{path}{which}", tool, text.lines_before)
+        yield replace(found, taken_off=text.taken_off)
+
+
+def recognise(
+    output: ToolOutput, command: str, name: str, place: str, tool: str = "", lines_before: int = 0
+) -> FoundReport:
+    """Return the report in an output as the tool that wrote it, or the one named, reads it.
+
+    `command` is the command line, "" if it is not known; `place` and `lines_before` are as in `unreadable_reason`.
+    """
+    results = try_tools(output, command, [tool] if tool else base.tool_names())
+    taken = {name: result for name, result in results.items() if isinstance(result, ParsedReport)}
+    errors = [result for result in results.values() if isinstance(result, ParseError)]
+    if len(taken) == 1:
+        return FoundReport(name, *taken.popitem())
+    if taken:
+        return FoundReport(name, "", None, f"{place} may be a report of {' or of '.join(taken)}: say which by --tool")
+    own = [error.tool for error in errors if not error.is_of_another_program]
+    likely = tool or (own[0] if len(own) == 1 else "")
+    return FoundReport(name, likely, None, unreadable_reason(output, place, errors, lines_before))
