@@ -103,12 +103,12 @@ class _Report(JsonReport):
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
         contents = {"stdout": self.output.stdout, **self.output.files}
-        report = self.read_one(contents, '"aggregate"', '"intermediate"')
+        report = self.read_one(contents, "aggregate", "intermediate")
         if report is None:
             raise self.refused(self._missing_reason())
         if self.output.stdout.count(TEXT_SUMMARY) > 1:
             raise self.refused("a second report: two in one output")
-        return dict(report)
+        return report
 
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of Artillery or of another program."""

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import OtherProgram, ToolError
+from loadbook.core.errors import ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import JsonReport, read_json
+from loadbook.tools.json_report import JsonReport
 from loadbook.tools.recipes import recipes
 
 RESERVED_OPTIONS = (
@@ -157,24 +157,17 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report; ParseError if there is none, or several."""
-        lines = line_patterns.clean_lines(self.output.stdout)
-        starts = [number for number, line in enumerate(lines, 1) if line.startswith('{"url":')]
-        if not starts:
-            raise self.refused(self._missing_reason([line for line in lines if line]))
-        self.line = starts[-1]
-        if len(starts) > 1:
-            raise self.refused("a second report: two in one output")
-        try:
-            report = read_json(lines[self.line - 1])
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
-        if not isinstance(report, dict) or "latency" not in report or "requests" not in report:
-            raise self.refused(OtherProgram("no report of autocannon in it: JSON without 'latency' or 'requests'"))
+        report = self.read_one({"stdout": self.output.stdout}, "url", "requests", "latency")
+        if report is None:
+            raise self.refused(self._missing_reason())
         return report
 
-    def _missing_reason(self, lines: Sequence[str]) -> str:
+    def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of autocannon or of another program."""
-        errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
+        lines, errors = (
+            [line for line in line_patterns.clean_lines(stream) if line]
+            for stream in (self.output.stdout, self.output.stderr)
+        )
         if any(has_table(stream) for stream in (errors, lines)):
             return "only autocannon's table, whose numbers are rounded: use --json"
         if not lines:

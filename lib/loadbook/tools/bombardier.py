@@ -18,12 +18,11 @@ from loadbook.core.go_programs import FAILURE_PATTERNS
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport, read_json
+from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
 US = 1e6  # microseconds in a second
-BEGIN = '{"spec":{'
 
 
 class Bombardier(base.ImportedTool):
@@ -87,21 +86,14 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report; ParseError if there is none, or several."""
-        lines = line_patterns.clean_lines(self.output.stdout)
-        places = [(number, line.index(BEGIN)) for number, line in enumerate(lines, 1) if BEGIN in line]
-        if not places:
-            raise self.refused(self._missing_reason(lines))
-        self.line, start = places[-1]
-        if len(places) > 1 or lines[self.line - 1].count(BEGIN) > 1:
-            raise self.refused("a second report: two in one output")
-        try:
-            report = read_json(lines[self.line - 1][start:])
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
-        return dict(report)
+        report = self.read_one({"stdout": self.output.stdout}, "spec", "result")
+        if report is None:
+            raise self.refused(self._missing_reason())
+        return report
 
-    def _missing_reason(self, lines: list[str]) -> str:
+    def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of bombardier or of another program."""
+        lines = line_patterns.clean_lines(self.output.stdout)
         if any(line.startswith(("Statistics        Avg", "  Reqs/sec")) for line in lines):
             return "a text report, whose numbers are rounded: use -o json -p r -l"
         if not any(lines):

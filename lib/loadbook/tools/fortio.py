@@ -96,10 +96,10 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
-        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, '"RunType"')
+        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, "RunType", "DurationHistogram")
         if report is None:
             raise self.refused(self._missing_reason())
-        if not isinstance(report, dict) or report.get("RunType") != "HTTP":
+        if report["RunType"] != "HTTP":
             raise self.refused(
                 OtherProgram("no report of HTTP: loadbook reads those of `fortio load` for http:// and https://")
             )

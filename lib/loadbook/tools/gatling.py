@@ -15,14 +15,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport, read_json
+from loadbook.tools.json_report import JsonReport
 
 MIN_RATE_S, MIN_SURE_S = 20.0, 200.0  # a second too much is 5 % and 0.5 % of these
 SUMMARY = "---- Global Information ---"
+JSON_MARKS = ("numberOfRequests", "meanNumberOfRequestsPerSecond")
 JSON_TIMES = {"mean": "meanResponseTime", "sd": "standardDeviation", "min": "minResponseTime", "max": "maxResponseTime"}
 # labels of the summary, without their units, of 3.10.5 and of 3.14.9
 SUMMARY_LABELS = {
@@ -130,18 +130,10 @@ class _Report(JsonReport):
 
     def _json_figures(self, name: str, content: bytes) -> Figures | None:
         """Return the numbers of the JSON in a file; ParseError if they are not complete; None without JSON."""
-        lines = line_patterns.clean_lines(content)
-        begins, ends = ([at for at, line in enumerate(lines) if line == brace] for brace in "{}")
-        text = "\n".join(lines[begins[0] : ends[-1] + 1 if ends else None]) if begins else ""
-        if '"meanNumberOfRequestsPerSecond"' not in text:
+        named = self.read_one({name: content}, "contents", "stats")  # stats.json: all requests, and each name of them
+        report = self.table(named, "stats") if named else self.read_one({name: content}, *JSON_MARKS)
+        if report is None:
             return None
-        self.file, self.line = name, begins[0] + 1
-        try:
-            report: dict[str, Any] = read_json(text)
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
-        if "contents" in report:  # stats.json: all requests, and each name of requests
-            report = self.table(report, "stats")
         counts, rates = self.table(report, "numberOfRequests"), self.table(report, "meanNumberOfRequestsPerSecond")
         times = {statistic: self.number(self.table(report, key), "total") for statistic, key in JSON_TIMES.items()}
         total, ok, failed = (self.count(counts, key) for key in ("total", "ok", "ko"))

@@ -1,14 +1,98 @@
-"""Strict reading of reports in JSON: no key twice in one object, no NaN or Infinity."""
+"""Reports in JSON, read in any layout and between other text: no key twice in one object, no NaN or Infinity."""
+
+# A log of 8 MB may have a brace in every line, so that each character may be looked at a few times only. Python's
+# error of a broken JSON counts the lines before it: each document is decoded in a window of the text.
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from loadbook.core.errors import ParseError
 from loadbook.tools import line_patterns
+
+_BEGIN = re.compile(r'\{\s*+"|\[\s*+\{')
+_GOES_ON = re.compile(r'\s*+(?:[}\]]|,\s*+["{\[])')
+_AFTER_KEY = re.compile(r'"\s*:\s*\Z')
+_WINDOW, _LONGEST_WORD = 4096, 16  # characters; a word is a number's sign and name, or an escape
+
+
+class Document(NamedTuple):
+    """A document in JSON: name of its file, number of its first line there, and value."""
+
+    file: str
+    line: int
+    value: Any
+
+
+def find_report(tool: str, contents: Mapping[str, bytes], *marks: str, kind: type = dict) -> Document | None:
+    """Return the one report in JSON among contents of files, in any layout, with text before and after it.
+
+    A report is an object with the keys `marks`, for `kind` list an array of such objects. `contents` maps names of
+    files to contents. None without a report. ParseError for two, or for one that is cut or broken, which the first
+    mark tells.
+    """
+    found = [
+        Document(name, line, value)
+        for name, content in contents.items()
+        for line, value in find_documents(line_patterns.clean_lines(content), *marks, kind=kind)
+    ]
+    for file, line, value in found:
+        if value is None:
+            raise ParseError(tool, file, line, "report is not complete: its JSON ends early or is broken")
+    if len(found) > 1:
+        raise ParseError(tool, found[-1].file, found[-1].line, "a second report: two in one output")
+    return found[0] if found else None
+
+
+def find_documents(lines: Sequence[str], *marks: str, kind: type = dict) -> list[tuple[int, Any]]:
+    """Return (number of its first line, value) of each document in JSON that has the marks of `find_report`.
+
+    The value is None for a document that is cut or broken, or a part of such a one.
+    """
+    text, found, number, counted = "\n".join(lines), [], 1, 0
+    first_mark = f'"{marks[0]}"'
+    for start, end, value in _documents(text) if first_mark in text else ():
+        number, counted = number + text.count("\n", counted, start), start
+        is_report = _has_marks(value, marks, kind) if value is not None else first_mark in text[start:end]
+        if is_report:
+            is_part = _GOES_ON.match(text, end) or _AFTER_KEY.search(text[max(0, start - 100) : start])
+            found.append((number, None if is_part else value))
+    return found
+
+
+def _has_marks(value: Any, marks: Sequence[str], kind: type) -> bool:
+    entries = value if isinstance(value, list) else [value]
+    return isinstance(value, kind) and all(isinstance(entry, dict) and set(marks) <= set(entry) for entry in entries)
+
+
+def _documents(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Yield (start, end, value) of each object and array that is in no other one; None for a broken one."""
+    end = 0
+    while begin := _BEGIN.search(text, end):
+        value, end = _decode(text, begin.start(), _STRICT)
+        yield begin.start(), end, value
+
+
+def _decode(text: str, start: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
+    """Return the value that begins at `start`, and its end; None and where it breaks for one that is broken."""
+    size = _WINDOW
+    while True:
+        try:
+            value, length = decoder.raw_decode(text[start : start + size])
+            return value, start + length
+        except json.JSONDecodeError as error:
+            is_cut = error.pos > size - _LONGEST_WORD or error.msg.startswith("Unterminated string")
+            if not is_cut or start + size >= len(text):
+                return None, start + max(1, error.pos)
+            size *= 2
+        except RecursionError:
+            return None, len(text)
+        except ValueError:  # what the strict reading refuses: the lenient one tells where it ends
+            return None, _decode(text, start, _LENIENT)[1]
 
 
 def read_json(text: str | bytes) -> Any:
@@ -34,16 +118,8 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def find_objects(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Return (number of its first line, text) of each JSON object that begins with a line "{" and ends with "}".
-
-    The last one reaches to the end if its closing brace is missing.
-    """
-    starts = [place for place, line in enumerate(lines) if line == "{"]
-    ends = [next((at for at, line in enumerate(lines) if at > start and line == "}"), None) for start in starts]
-    return [
-        (start + 1, "\n".join(lines[start : end + 1 if end else None])) for start, end in zip(starts, ends, strict=True)
-    ]
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite_number, object_pairs_hook=_unique_keys)
+_LENIENT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 class JsonReport:
@@ -60,27 +136,12 @@ class JsonReport:
         """Return the ParseError for a problem of the report."""
         return ParseError(self.tool, self.file, self.line, problem)
 
-    def read_one(self, contents: Mapping[str, bytes], *marks: str) -> Any:
-        """Return the one JSON object whose text has all of `marks`, parsed; None if there is none.
-
-        `contents` maps names of files to contents. Sets `file` and `line` to the place of the object. ParseError for
-        two such objects, or a broken one.
-        """
-        documents = [
-            (name, line, text)
-            for name, content in contents.items()
-            for line, text in find_objects(line_patterns.clean_lines(content))
-            if all(mark in text for mark in marks)
-        ]
-        if not documents:
+    def read_one(self, contents: Mapping[str, bytes], *marks: str) -> dict[str, Any] | None:
+        """Return the value of `find_report`, and set `file` and `line` to its place; None without a report."""
+        if (found := find_report(self.tool, contents, *marks)) is None:
             return None
-        self.file, self.line, text = documents[-1]
-        if len(documents) > 1:
-            raise self.refused("a second report: two in one output")
-        try:
-            return read_json(text)
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
+        self.file, self.line, value = found
+        return dict(value)
 
     def table(self, report: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Return a table of the report; ParseError if it is missing."""

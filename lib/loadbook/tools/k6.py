@@ -33,11 +33,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, k6_text, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import find_objects, read_json
+from loadbook.tools.json_report import Document, find_report
 from loadbook.tools.recipes import recipes
 
 if TYPE_CHECKING:
@@ -171,22 +171,20 @@ class K6(base.Tool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one run from the points of its requests, else from its summary."""
         sources: dict[str, bytes | Path] = {**output.files, **output.paths}
-        lines = line_patterns.clean_lines(output.stdout)
-        objects = find_objects(lines)  # without what the script printed around it
-        if len(objects) > 1:
-            raise ParseError("k6", "stdout", objects[1][0], "a second summary: two in one output")
-        sources.setdefault("stdout", objects[0][1].encode() if objects else output.stdout)
-        kinds = {name: _kind(data) for name, data in sources.items()}
-        summaries = [name for name in kinds if kinds[name] == "summary"]
-        summary = _read_summary(summaries[0], sources[summaries[0]]) if summaries else None
-        if points := [name for name in kinds if kinds[name] == "points"]:
+        sources.setdefault("stdout", output.stdout)
+        points = [name for name, data in sources.items() if _has_points(data)]
+        summaries = (_find_summary(name, data) for name, data in sources.items() if isinstance(data, bytes))
+        found = next((document for document in summaries if document), None)
+        summary = _read_summary(found) if found else None
+        if points:
             return _parse_points(points[0], sources[points[0]], summary, output)
-        if summary is None:
-            if not any(k6_text.FIRST_LINE.match(line) for line in lines):
-                raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
-            text = k6_text.read_text(lines)
-            return _parse_summary("stdout", RunSummary(text.metrics, text.thresholds, None, text.texts), output)
-        return _parse_summary(summaries[0], summary, output)
+        if found and summary:
+            return _parse_summary(found.file, summary, output)
+        lines = line_patterns.clean_lines(output.stdout)
+        if not any(k6_text.FIRST_LINE.match(line) for line in lines):
+            raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
+        text = k6_text.read_text(lines)
+        return _parse_summary("stdout", RunSummary(text.metrics, text.thresholds, None, text.texts), output)
 
 
 TOOL = K6()
@@ -201,12 +199,15 @@ def offered_rate(argv: Sequence[str]) -> float | None:
     return int(rate) / int(unit.removesuffix("s"))
 
 
-def _kind(data: bytes | Path) -> str | None:
-    """Return "points", "summary", or None for other content."""
-    head = data if isinstance(data, bytes) else base.head_of(data)
-    if head.startswith(_CSV_HEADER) or re.match(rb'\s*\{"(type":"Metric|metric":")', head):
-        return "points"
-    return "summary" if head.lstrip().startswith(b"{") and re.search(rb'"(?:http_reqs|iterations)"', head) else None
+def _has_points(data: bytes | Path) -> bool:
+    head = base.head_of(data)
+    return head.startswith(_CSV_HEADER) or bool(re.match(rb'\s*\{"(type":"Metric|metric":")', head))
+
+
+def _find_summary(file: str, data: bytes) -> Document | None:
+    """Return the summary in a file, in any of k6's three schemas; ParseError for two, or for one that is cut."""
+    named = find_report("k6", {file: data}, "results", "config")
+    return named or find_report("k6", {file: data}, "metrics")
 
 
 def _missing_results_reason(output: ToolOutput) -> str:
@@ -217,10 +218,10 @@ def _missing_results_reason(output: ToolOutput) -> str:
     return line_patterns.other_output_text("k6", output)
 
 
-def _read_summary(file: str, data: bytes | Path) -> RunSummary:
-    """Return the summary in any of k6's three schemas; ParseError if it is cut or of another program."""
+def _read_summary(found: Document) -> RunSummary:
+    """Return the summary in any of k6's three schemas; ParseError if it is of another program."""
+    report = found.value
     try:
-        report: Any = read_json(data if isinstance(data, bytes) else data.read_bytes())
         if "results" in report:
             metrics = {row["name"]: row["values"] for row in report["results"]["metrics"]}
             met = {row["source"]: not row["failed"] for row in report["results"].get("thresholds", [])}
@@ -234,10 +235,9 @@ def _read_summary(file: str, data: bytes | Path) -> RunSummary:
         }
         duration_s = report["state"]["testRunDurationMs"] / 1000 if nested else None
         return _checked_summary(RunSummary(metrics, met, duration_s))
-    except ValueError:
-        raise ParseError("k6", file, 1, "summary is not complete: its JSON ends early or is broken") from None
-    except (KeyError, TypeError, AttributeError):
-        raise ParseError("k6", file, 1, "no summary of k6: JSON without its metrics") from None
+    except (KeyError, TypeError, AttributeError, ValueError):
+        reason = OtherProgram("no report of k6 in it: JSON without its metrics")
+        raise ParseError("k6", found.file, found.line, reason) from None
 
 
 def _checked_summary(summary: RunSummary) -> RunSummary:

@@ -24,7 +24,7 @@ from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import read_json
+from loadbook.tools.json_report import Document, find_report, read_json
 from loadbook.tools.recipes import recipes
 from loadbook.tools.request_rows import STATISTIC_PERCENTS, status_rows, time_rows
 
@@ -95,12 +95,10 @@ class Locust(base.Tool):
         for name, data in output.files.items():
             if data.lstrip().startswith(b'{"locust_requests"'):
                 return _parse_counts(name, data, output)
-        sources = {**output.files, "stdout": output.stdout}
-        reports = {name: text for name, data in sources.items() if (text := _json_list(data))}
-        if not reports:
-            raise ParseError("locust", "stdout", 0, _missing_reason(output))
-        name, text = next(iter(reports.items()))
-        return _parse_report(name, text, output)
+        for name, data in {**output.files, "stdout": output.stdout}.items():
+            if found := _find_entries(name, data):
+                return _parse_report(found, output)
+        raise ParseError("locust", "stdout", 0, _missing_reason(output))
 
 
 TOOL = Locust()
@@ -128,12 +126,12 @@ def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     return ParsedReport(tuple(rows), doubts=doubts, times_us={"latency": times_us} if answered else {}, span=span)
 
 
-def _parse_report(file: str, text: str, output: ToolOutput) -> ParsedReport:
+def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     """Return the rows of Locust's own JSON: a list with one entry for each name of requests."""
-    entries = _entries(file, text)
+    entries = _entries(found)
     requests, failed, _, received = (sum(entry[key] for entry in entries) for key in ENTRY_KEYS)
     if failed > requests:
-        raise ParseError("locust", file, 1, f"{failed} failures of {requests} requests")
+        raise ParseError("locust", found.file, found.line, f"{failed} failures of {requests} requests")
     starts, ends = ([float(entry[key] or 0) for entry in entries] for key in ("start_time", "last_request_timestamp"))
     seconds = max(ends) - min(starts) if entries else 0.0
     rows = [*_rates(requests if not failed else None, requests - failed, seconds)]
@@ -154,42 +152,37 @@ def _report_doubts(requests: int, failed: int, mean_s: float | None) -> Iterator
         yield "whole_ms", "Locust has whole milliseconds only, too coarse for times this short"
 
 
-def _entries(file: str, text: str) -> list[dict[str, Any]]:
-    """Return the entries of Locust's JSON; ParseError if it is cut, or an entry contradicts itself."""
-    try:
-        entries = read_json(text)
-    except ValueError:
-        raise ParseError("locust", file, 1, "report is not complete: its JSON ends early or is broken") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ParseError("locust", file, 1, OtherProgram("no report of locust in it: JSON that is no list of names"))
+def _entries(found: Document) -> list[dict[str, Any]]:
+    """Return the entries of Locust's JSON; ParseError if an entry contradicts itself."""
+    file, line, entries = found
     for entry in entries:
         times, name = entry.get("response_times"), str(entry.get("name"))[:60]
         numbers = [entry.get(key) for key in ENTRY_KEYS]
         if not isinstance(times, dict) or not all(type(number) is int and number >= 0 for number in numbers):
             raise ParseError(
-                "locust", file, 1, OtherProgram(f"no report of locust in it, or a count of {name!r} is missing")
+                "locust", file, line, OtherProgram(f"no report of locust in it, or a count of {name!r} is missing")
             )
         if not all(re.fullmatch(r"\d{1,9}(\.\d+)?", key) and type(n) is int for key, n in times.items()):
-            raise ParseError("locust", file, 1, f"a time of {name!r} is no number")
+            raise ParseError("locust", file, line, f"a time of {name!r} is no number")
         if sum(times.values()) != entry["num_requests"] - entry["num_none_requests"]:
-            raise ParseError("locust", file, 1, f"the times of {name!r} are not those of {numbers[0]} requests")
-        _check_times(file, name, entry)
-    return entries
+            raise ParseError("locust", file, line, f"the times of {name!r} are not those of {numbers[0]} requests")
+        _check_times(found, name, entry)
+    return list(entries)
 
 
-def _check_times(file: str, name: str, entry: Mapping[str, Any]) -> None:
+def _check_times(found: Document, name: str, entry: Mapping[str, Any]) -> None:
     """Raise ParseError if an entry with requests has no sensible times."""
     keys = ["start_time", *(["last_request_timestamp"] if entry["num_requests"] else [])]
     keys += ["total_response_time", "min_response_time", "max_response_time"] if entry["response_times"] else []
     for key in keys:
         if not isinstance(entry.get(key), int | float) or isinstance(entry[key], bool) or entry[key] < 0:
-            raise ParseError("locust", file, 1, f"{key} of {name!r} is missing, or no time")
+            raise ParseError("locust", found.file, found.line, f"{key} of {name!r} is missing, or no time")
     number = sum(entry["response_times"].values())
     low, high = (number * entry[key] for key in ("min_response_time", "max_response_time")) if number else (0, 0)
     if number and not low * (1 - 1e-9) <= entry["total_response_time"] <= high * (1 + 1e-9):
-        raise ParseError("locust", file, 1, f"minimum, mean and maximum of {name!r} do not ascend")
+        raise ParseError("locust", found.file, found.line, f"minimum, mean and maximum of {name!r} do not ascend")
     if entry["num_requests"] and entry["last_request_timestamp"] < entry["start_time"]:
-        raise ParseError("locust", file, 1, f"{name!r} ends before it starts")
+        raise ParseError("locust", found.file, found.line, f"{name!r} ends before it starts")
 
 
 def _rates(answered: int | None, ok: int, seconds: float) -> Iterator[Measurement]:
@@ -243,17 +236,11 @@ def _run_doubts(seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]
         yield "exit_code", f"Locust ended with exit code {output.exit_code}: a request failed, or the locustfile"
 
 
-def _json_list(data: bytes) -> str | None:
-    """Return the JSON list that begins and ends with a line of its own; None without such a list of requests."""
+def _find_entries(name: str, data: bytes) -> Document | None:
+    """Return Locust's list of names in a file; of a run without requests it is the line "[]"."""
+    found = find_report("locust", {name: data}, "num_requests", kind=list)
     lines = line_patterns.clean_lines(data)
-    starts = [number for number, line in enumerate(lines) if line in ("[", "[]")]
-    if len(starts) > 1:
-        raise ParseError("locust", "stdout", starts[1] + 1, "a second report: two in one output")
-    if not starts or lines[starts[0]] == "[]":
-        return "[]" if starts else None
-    ends = [number for number, line in enumerate(lines) if line == "]" and number > starts[0]]
-    text = "\n".join(lines[starts[0] : ends[0] + 1 if ends else None])
-    return text if '"num_requests"' in text else None
+    return found or (Document(name, lines.index("[]") + 1, []) if "[]" in lines else None)
 
 
 def _missing_reason(output: ToolOutput) -> str:

@@ -17,12 +17,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadbook.core.errors import OtherProgram
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import JsonReport, find_objects, read_json
+from loadbook.tools.json_report import JsonReport
 from loadbook.tools.recipes import recipes
 from loadbook.tools.request_rows import status_rows
 
@@ -175,24 +174,14 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report; ParseError if there is none, or several."""
-        lines = line_patterns.clean_lines(self.output.stdout)
-        objects = find_objects(lines)
-        if not objects:
-            raise self.refused(self._missing_reason(lines))
-        self.line, text = objects[-1]
-        if len(objects) > 1:
-            raise self.refused("a second report: two in one output")
-        try:
-            report = read_json(text)
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
-        if not isinstance(report, dict) or "summary" not in report:
-            raise self.refused(OtherProgram("no report of oha in it: JSON without a 'summary'"))
+        report = self.read_one({"stdout": self.output.stdout}, "summary", "latencyPercentiles")
+        if report is None:
+            raise self.refused(self._missing_reason())
         return report
 
-    def _missing_reason(self, lines: Sequence[str]) -> str:
+    def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of oha or of another program."""
-        text = [line for line in lines if line]
+        text = [line for line in line_patterns.clean_lines(self.output.stdout) if line]
         if not text:
             usage = b"Usage: oha" in self.output.stderr
             reason = (

@@ -32,7 +32,7 @@ from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows, vegeta_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import read_json
+from loadbook.tools.json_report import Document, find_report
 from loadbook.tools.recipes import recipes
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ SECRET_OPTIONS = ("-key", "-cert")
 HTTP2_OPTIONS = ("-http2", "-h2c")
 _ROW = re.compile(rb"\d{19},\d{1,3},\d+,")
 _JSON_ROW = re.compile(rb'\s*\{"attack":')
-_JSON_REPORT = re.compile(rb'^\{"latencies":', re.MULTILINE)
 _DISTRIBUTION = re.compile(r"Bucket +#|Value\(ms\) +Percentile")
 _RATE = re.compile(r"(\d{1,12})(?:/(\d{0,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h))?")
 # keys of a JSON report -> their types
@@ -161,30 +160,30 @@ class Vegeta(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one attack from the results of its requests, else from its report in JSON."""
-        if (found := _find_results(output)) is None:
-            lines = line_patterns.clean_lines(output.stdout)
-            if not any(vegeta_text.FIRST_LINE.match(line) for line in lines):
-                raise ParseError("vegeta", "stdout", 0, _missing_results_reason(lines, output))
-            return _parse_text(vegeta_text.read_text(lines), output)
-        file, data, kind = found
-        if kind == "report":
-            return _parse_report(file, bytes(data) if isinstance(data, bytes) else data.read_bytes(), output)
-        from loadbook.request_logs.read import summarise
-        from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
-
-        rate = offered_rate(output.argv)
-        properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
-        figures = summarise(data, self.name, file=file, properties=properties)
-        metric = _time_metric(output.argv)
-        doubts = _log_doubts(file, figures, output)
-        report = request_rows.log_report(figures, metric, offered_per_s(output.argv), doubts, ("torn", "lost"))
-        if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
-            told = tuple(row for row in report.measurements if not row.metric.startswith("bytes_"))
-            return replace(report, measurements=told)
-        return report
+        sources: dict[str, bytes | Path] = {**output.files, **output.paths}
+        sources.setdefault("stdout", output.stdout)
+        rows = next((name for name, data in sources.items() if _has_rows(data)), None)
+        return _parse_rows(rows, sources[rows], output) if rows else _parse_summary(sources, output)
 
 
 TOOL = Vegeta()
+
+
+def _parse_rows(file: str, data: bytes | Path, output: ToolOutput) -> ParsedReport:
+    """Return the rows of an attack whose single requests are known."""
+    from loadbook.request_logs.read import summarise
+    from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
+
+    rate = offered_rate(output.argv)
+    properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
+    figures = summarise(data, "vegeta", file=file, properties=properties)
+    metric = _time_metric(output.argv)
+    doubts = _log_doubts(file, figures, output)
+    report = request_rows.log_report(figures, metric, offered_per_s(output.argv), doubts, ("torn", "lost"))
+    if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
+        told = tuple(row for row in report.measurements if not row.metric.startswith("bytes_"))
+        return replace(report, measurements=told)
+    return report
 
 
 def _rate_text(rate_per_s: float | None) -> str:
@@ -203,24 +202,20 @@ def _time_metric(argv: Sequence[str]) -> str:
     return "latency" if (option(argv, "rate") or "").partition("/")[0] == "0" else "service_time"
 
 
-def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str] | None:
-    """Return (name, content or path, "rows" or "report") of the results, rows first; None if there are none."""
-    sources: dict[str, bytes | Path] = {**output.files, **output.paths}
-    sources.setdefault("stdout", output.stdout)
-    kinds = {name: _kind(data) for name, data in sources.items()}
-    for kind in ("rows", "report"):
-        if names := [name for name in kinds if kinds[name] == kind]:
-            # CSV and JSON of one attack tell the same
-            return names[0], sources[names[0]], kind
-    return None
-
-
-def _kind(data: bytes | Path) -> str | None:
-    """Return "rows", "report", or None for other content."""
+def _has_rows(data: bytes | Path) -> bool:
     head = base.head_of(data)
-    if _ROW.match(head) or _JSON_ROW.match(head):
-        return "rows"
-    return "report" if _JSON_REPORT.search(head) else None
+    return bool(_ROW.match(head) or _JSON_ROW.match(head))
+
+
+def _parse_summary(sources: Mapping[str, bytes | Path], output: ToolOutput) -> ParsedReport:
+    """Return the rows of a report in JSON, else of the text on stdout."""
+    for name, data in sources.items():
+        if isinstance(data, bytes) and (found := find_report("vegeta", {name: data}, "latencies", "bytes_in")):
+            return _parse_report(found, output)
+    lines = line_patterns.clean_lines(output.stdout)
+    if not any(vegeta_text.FIRST_LINE.match(line) for line in lines):
+        raise ParseError("vegeta", "stdout", 0, _missing_results_reason(lines, output))
+    return _parse_text(vegeta_text.read_text(lines), output)
 
 
 def _missing_results_reason(lines: Sequence[str], output: ToolOutput) -> str:
@@ -258,9 +253,9 @@ def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[t
         yield "exit_code", f"vegeta ended with exit code {output.exit_code}"
 
 
-def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
+def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON."""
-    report = _read_report(file, data)
+    report = _read_report(found)
     times = {name: (report["latencies"][key] / 1e9, str(report["latencies"][key])) for name, key in _TIME_KEYS.items()}
     statuses = {int(code): count for code, count in report["status_codes"].items()}
     seconds, read = (report["duration"] + report["wait"]) / 1e9, report["bytes_in"]["total"]
@@ -310,19 +305,13 @@ def _summary_report(
     return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, seconds, output)))
 
 
-def _read_report(file: str, data: bytes) -> dict[str, Any]:
-    """Return a report in JSON; ParseError if it is cut, lacks a key or contradicts itself."""
+def _read_report(found: Document) -> dict[str, Any]:
+    """Return a report in JSON; ParseError if it lacks a key or contradicts itself."""
+    report = dict(found.value)
 
     def refuse(problem: str) -> ParseError:
-        return ParseError("vegeta", file, 1, problem)
+        return ParseError("vegeta", found.file, found.line, problem)
 
-    lines = [line for line in line_patterns.clean_lines(data) if line.startswith('{"latencies":')]
-    if len(lines) != 1:
-        raise refuse("several reports in one (vegeta report -every)?")
-    try:
-        report = read_json(lines[0])
-    except ValueError:
-        raise refuse("report is not complete: its JSON ends early or is broken") from None
     for key, kind in _REPORT_KEYS.items():
         if not isinstance(report.get(key), kind) or isinstance(report[key], bool):
             raise refuse(f"report is not complete: no {key!r}")
@@ -355,7 +344,7 @@ def _read_report(file: str, data: bytes) -> dict[str, Any]:
     ordered = [numbers[name] for name in ("min", "p50", "p90", "p95", "p99", "max")]
     if ordered != sorted(ordered) or not numbers["min"] <= numbers["mean"] <= numbers["max"]:
         raise refuse("the latencies do not ascend")
-    return dict(report)
+    return report
 
 
 def _epoch_s(report: Mapping[str, Any], key: str) -> float:

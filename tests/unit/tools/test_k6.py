@@ -184,7 +184,7 @@ def test_cut_summary_and_other_json_are_refused() -> None:
     output = case("clean_closed")
     with pytest.raises(ParseError, match="not complete"):
         K6.parse(replace(output, files={"summary.json": output.files["summary"][:2000]}))
-    with pytest.raises(ParseError, match="no summary of k6"):
+    with pytest.raises(ParseError, match="no report of k6"):
         K6.parse(ToolOutput(b'{"http_reqs": 3}'))
 
 

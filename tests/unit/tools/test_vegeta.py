@@ -185,7 +185,7 @@ def test_cut_report_and_several_reports_are_refused() -> None:
     output = case("clean_json")
     with pytest.raises(ParseError, match="not complete"):
         VEGETA.parse(replace(output, stdout=output.stdout[:300]))
-    with pytest.raises(ParseError, match="several reports"):
+    with pytest.raises(ParseError, match="two in one output"):
         VEGETA.parse(replace(output, stdout=output.stdout * 2))
 
 
