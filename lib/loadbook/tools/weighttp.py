@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import find_report
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 _N = r"\d{1,18}"
@@ -54,46 +54,31 @@ TIME_SECTIONS = {
 BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # the only ones printed with -d
 PERCENTILES = {f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)}
 STATISTICS = {"avg": "mean", "stddev": "sd"} | BASIC_STATISTICS | PERCENTILES
-_JSON_LINE = re.compile(r'\{|\}|  \},?| *"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
+_JSON_LINE = re.compile(r'[^"{}]*\{|\s*\},?|\s*"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
+_RATE_KEY = f'"{JSON_KEYS["rate"]}"'  # the first of a report
 RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
-REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
+REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|finished in \d+ sec, "
 USAGE_LINE = "weighttp <options> <"
 
 
 def read_json(lines: Sequence[str]) -> TextReport:
-    """Return the JSON report of 0.5, from the line ``{`` to the last ``}``; lines that are not JSON are skipped."""
-    first = lines.index("{")
-    if not any('"reqs_per_sec"' in line for line in lines[first:]):
+    """Return the JSON report of 0.5 in any layout; lines that are not JSON between those of the report are skipped."""
+    own = [line if _JSON_LINE.fullmatch(line) or _RATE_KEY in line else "" for line in lines]
+    text = re.sub(r'(": *)(-?nan)\b', r'\1"\2"', "\n".join(own))
+    if (found := find_report("weighttp", {"stdout": text.encode()}, JSON_KEYS["rate"])) is None:
         reason = OtherProgram("no report of weighttp in it: JSON without reqs_per_sec")
-        raise ParseError("weighttp", "stdout", first + 1, reason)
-    block = [(n, line) for n, line in enumerate(lines[first:], first + 1) if _JSON_LINE.fullmatch(line)]
-    try:
-        joined = re.sub(r": *(-?nan)", r': "\1"', "\n".join(line for _, line in block))
-        read = json.loads(joined, object_pairs_hook=_object_with_unique_keys, parse_int=str, parse_float=str)
-    except json.JSONDecodeError as error:
-        number = block[min(error.lineno, len(block)) - 1][0]
-        raise ParseError("weighttp", "stdout", number, f"the JSON is not whole: {error.msg}") from None
-    except ValueError as error:
-        raise ParseError("weighttp", "stdout", first + 1, str(error)) from None
-    numbers = {key: n for n, line in block for key in re.findall(r'"([^"]+)":', line)}
-    return _build_report(dict(_flatten(read)), numbers)
-
-
-def _object_with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object; ValueError if a key occurs twice."""
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError(f"a key of the JSON occurs twice among {', '.join(key for key, _ in pairs)}")
-    return values
+        raise ParseError("weighttp", "stdout", 0, reason)
+    numbers = {key: n for n, line in enumerate(own, 1) for key in re.findall(r'"([^"]+)" *:', line)}
+    return _build_report(dict(_flatten(found.value)), numbers)
 
 
 def _flatten(read: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, value) of nested JSON objects; values, also numbers, are text."""
+    """Yield (dotted key, value) of nested JSON objects; values are text, with decimals as weighttp prints them."""
     if isinstance(read, dict):
         for key, value in read.items():
             yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
     else:
-        yield prefix, str(read)
+        yield prefix, f"{read:.6f}" if isinstance(read, float) else str(read)
 
 
 def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> TextReport:
@@ -174,11 +159,11 @@ class Weighttp(base.Tool):
             stderr_lines = [line for line in line_patterns.clean_lines(output.stderr[:10_000]) if line]
             stderr = f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
             raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{stderr}")
-        line_patterns.require_report(self.name, output, lines, REPORT_START, r"traffic: |\}$")
-        if "{" not in lines:
+        number = next((n for n, line in enumerate(lines, 1) if _RATE_KEY in line), 0)
+        if not number:
+            line_patterns.require_report(self.name, output, lines, REPORT_START, "traffic: ")
             report = line_patterns.read_report(self.name, lines, TEXT_PATTERNS)
         elif any(line.startswith(("finished in ", "requests: ")) for line in lines):
-            number = lines.index("{") + 1
             raise ParseError(self.name, "stdout", number, "two reports in one: text and JSON")
         else:
             report = read_json(lines)
