@@ -181,7 +181,7 @@ def parse(words: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         rows = [(report, _measurement_record(row)) for report in reports for row in report.measurements]
         names = ("report", "tool") if several else ()
-        terminal.print_json([dict(zip(names, (r.name, r.tool), strict=False)) | record for r, record in rows])
+        terminal.print_json([{**dict(zip(names, (r.name, r.tool), strict=False)), **record} for r, record in rows])
     for report in reports:
         _print_report(report, with_table=not as_json, with_name=several or not tool)
 
