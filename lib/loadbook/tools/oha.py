@@ -7,7 +7,8 @@
   from the instant at which the rate asks for the request, and `service_time` in reports without
   `--latency-correction`. The first request on a connection includes DNS and connecting (`connect_time`). `ttfb`
   counts from the actual start. A percentile p is element floor(n p) of the sorted times, counted from 0.
-- **Read**: the JSON of versions 1.0 to 1.16. The text is rounded; the CSV has no failed attempts and is refused.
+- **Read**: the JSON of versions 1.0 to 1.16, and the text from 0.5 on, with four decimals of one unit: times whose step
+  is above 5 % are doubtful (`coarse_times`), above a quarter left out. The CSV has no failed attempts and is refused.
   SIGTERM loses the report.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
-from loadbook.tools import base, line_patterns
+from loadbook.tools import base, line_patterns, oha_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import JsonReport
 from loadbook.tools.recipes import recipes
@@ -32,7 +33,6 @@ RESERVED_OPTIONS = (
     *("--burst-rate", "-x", "--proxy", "-H", "-w", "--wait-ongoing-requests-after-deadline"),
 )
 SECRET_OPTIONS = ("-a", "--aws-session", "--key", "--cert")
-DEADLINE = "aborted due to deadline"
 # class of an error, pattern in its text (hyper, tokio and the operating system); the first match wins
 ERROR_PATTERNS = (
     ("errors_driver", r"(?i)Too many open files|os error 24\b|Cannot assign requested address|os error 99\b"),
@@ -85,6 +85,8 @@ class Oha(base.Tool):
     version_argv: tuple[str, ...] = ("oha", "--version")
     version_pattern = rb"^oha (\d[\w.+-]*)$"
     known_versions = ("1",)
+    report_begin = r"Summary:"
+    report_end = r"Status code distribution:"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return oha's argument list; redirects are not followed, and an open loop has corrected latencies."""
@@ -106,18 +108,28 @@ class Oha(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report in JSON."""
-        report = _Report(output)
+        """Return the rows of one report, in JSON or as text."""
+        report = _TextReport(output) if _has_text_alone(output) else _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
 
 TOOL = Oha()
 
 
+def _has_text_alone(output: ToolOutput) -> bool:
+    """Return whether stdout has a text report, and no file beside it a report in JSON."""
+    return is_text_report(line_patterns.clean_lines(output.stdout)) and not any(
+        '"successRate"' in text
+        for content in (output.stdout, *output.files.values())
+        for _, text in find_objects(line_patterns.clean_lines(content))
+    )
+
+
 class _Report(JsonReport):
     """One report in JSON, after a check that it is complete and does not contradict itself."""
 
     tool = "oha"
+    percentile_names: Sequence[str] = PERCENTILES
 
     def __init__(self, output: ToolOutput) -> None:
         self.output, self.line = output, 0
@@ -126,7 +138,7 @@ class _Report(JsonReport):
         self.details = self._details(report)
         self.codes = {int(code): n for code, n in self._counts(report, "statusCodeDistribution").items()}
         failed = self._counts(report, "errorDistribution")
-        self.aborted = failed.pop(DEADLINE, 0)
+        self.aborted = failed.pop(oha_text.DEADLINE, 0)
         self.errors = count_error_classes(failed.items(), ERROR_PATTERNS)
         self.answered = sum(self.codes.values())
         self.seconds = self.number(self.summary, "total")
@@ -149,7 +161,7 @@ class _Report(JsonReport):
             metric = "latency_intended" if "--latency-correction" in self.output.argv else "service_time"
         for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
             yield Measurement(metric, statistic, self.number(self.summary, key), "s", None)
-        for percentile in PERCENTILES:
+        for percentile in self.percentile_names:
             yield Measurement(metric, percentile, self.number(self.percentiles, percentile), "s", None)
         for metric, detail in (("ttfb", "firstByte"), ("connect_time", "DNSDialup")):
             values = self.details.get(detail, {})
@@ -188,8 +200,6 @@ class _Report(JsonReport):
                 "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or did not start"
             )
             return reason + line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
-        if is_text_report(text):
-            return "a text report, whose numbers are rounded: use --output-format json"
         if self.output.stdout.startswith(_CSV_HEADER):
             return "oha's CSV, which has no failed attempts: use --output-format json"
         return line_patterns.other_output_text("oha", self.output)
@@ -210,7 +220,7 @@ class _Report(JsonReport):
         if counted != self.answered:
             raise self.refused(f"the histogram has {counted} of {self.answered} responses")
         low, mean, high = (self.number(self.summary, key) for key in ("fastest", "average", "slowest"))
-        ordered = [low, *(self.number(self.percentiles, name) for name in PERCENTILES), high]
+        ordered = [low, *(self.number(self.percentiles, name) for name in self.percentile_names), high]
         if ordered != sorted(ordered) or not low <= mean * (1 + 1e-9) or not mean <= high * (1 + 1e-9):
             raise self.refused("fastest, percentiles, average and slowest do not ascend")
 
@@ -229,3 +239,37 @@ class _Report(JsonReport):
         if not all(type(n) is int and n >= 0 and re.fullmatch(pattern, name) for name, n in table.items()):
             raise self.refused(f"{key} has a count that is no whole number, or an impossible status")
         return table
+
+
+class _TextReport(_Report):
+    """One text report; a time whose step is too large is left out."""
+
+    def _read(self) -> dict[str, Any]:
+        """Return the text in the form of the JSON."""
+        report, self.printed = oha_text.read_text(line_patterns.clean_lines(self.output.stdout))
+        self.percentile_names = tuple(name for name in PERCENTILES if name in self.printed)
+        return report
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times as printed; times to connect only if their step is at most 5 %."""
+        for row in super().rows():
+            value, text = self.printed.get(_text_key(row), (row.value, row.text))
+            largest = base.COARSE_STEP if row.metric == "connect_time" else base.LARGEST_STEP
+            if row.unit != "s" or not text or oha_text.step_s(text) <= largest * value:
+                yield row._replace(value=value, text=text)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        yield from super().doubts()
+        times = [self.printed[_text_key(row)] for row in self._times() if row.metric != "connect_time"]
+        if coarse := next((text for value, text in times if oha_text.step_s(text) > base.COARSE_STEP * value), None):
+            text = f"oha's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
+            yield "coarse_times", text
+
+
+def _text_key(row: Measurement) -> str:
+    """Return the key of a row in `OhaText.printed`."""
+    if row.statistic in ("count", "value"):
+        return row.metric
+    key = {"mean": "average", "min": "fastest", "max": "slowest"}.get(row.statistic, row.statistic)
+    return f"DNSDialup.{key}" if row.metric == "connect_time" else key
