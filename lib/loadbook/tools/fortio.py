@@ -1,7 +1,8 @@
-"""fortio 1: its report in JSON (`fortio load -json FILE`, http:// and https://) is read; loadbook does not run it.
+"""fortio 1: its report of http:// and https:// is read, JSON (`-json FILE`) or text; loadbook does not run it.
 
 - `requests` are responses of any status. Calls without one (code -1) are `errors` of no known class, and fortio
-  counts them in its times: a report with such calls has no times (doubt `unanswered`).
+  counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them as `attempt_time`.
+- The text has six digits of percentiles. With `-quiet` it has no buckets: then percentiles are left out.
 - Percentiles are interpolated within buckets of 1 ms or more: p50 of 0.1 ms is printed as 0.5 ms. Those of a bucket
   wider than a quarter of the time are left out, wider than 5 % are doubtful (`coarse_times`); `-r 0.0001` makes
   buckets finer.
@@ -19,13 +20,14 @@ from typing import Any
 
 from loadbook.core.errors import OtherProgram
 from loadbook.core.go_programs import duration_s
-from loadbook.tools import base, line_patterns
+from loadbook.tools import base, fortio_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
+TEXT_SLACK = 6e-6  # share by which a number with six digits can be rounded
 NO_STATUS = -1  # fortio's code of a call without a response
-_TEXT_LINES = re.compile(r"(Aggregated Function Time :|All done \d+ calls|Ended after )", re.MULTILINE)
+_TEXT_LINES = re.compile(r"(Aggregated Function Time :|All done \d+ calls|Ended after )")
 
 
 class Fortio(base.ImportedTool):
@@ -33,9 +35,11 @@ class Fortio(base.ImportedTool):
 
     name = "fortio"
     binary = "fortio"
+    report_begin = fortio_text.REPORT_BEGIN
+    report_end = fortio_text.REPORT_END
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report in JSON: stdout (`-json -`), or a file beside it."""
+        """Return the rows of one report: JSON on stdout (`-json -`) or in a file beside it, else the text."""
         report = _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
@@ -47,6 +51,8 @@ class _Report(JsonReport):
     """One report in JSON, after a check that it is complete and does not contradict itself."""
 
     tool = "fortio"
+    slack = 1e-9  # share by which numbers can differ from what others say
+    text: fortio_text.FortioText | None = None
 
     def __init__(self, output: ToolOutput) -> None:
         self.output, self.line = output, 0
@@ -65,15 +71,17 @@ class _Report(JsonReport):
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
-        yield from status_rows(self.codes, {}, self.unanswered, self.seconds, self.rate_per_s)
-        if not self.answered or self.unanswered:
+        texts = self.text.texts if self.text else {}
+        for row in status_rows(self.codes, {}, self.unanswered, self.seconds, self.rate_per_s):
+            yield row._replace(text=texts.get(row.metric, row.text))
+        if not self.answered or (self.unanswered and not self.text):
             return
-        metric = "service_time" if self.rate_per_s else "latency"
+        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
         for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
-            yield Measurement(metric, statistic, self.number(self.times, key), "s", None)
+            yield Measurement(metric, statistic, self.number(self.times, key), "s", texts.get(key))
         for percent, (value, width) in self.percentiles.items():
             if width <= base.LARGEST_STEP * value:
-                yield Measurement(metric, f"p{percent:g}", value, "s", None)
+                yield Measurement(metric, f"p{percent:g}", value, "s", texts.get(f"p{percent:g}"))
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
@@ -81,8 +89,8 @@ class _Report(JsonReport):
         asked_s = duration_s(asked) or 0.0  # none of a number of calls
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {self.calls} calls had no response, and fortio's times count them"
-            yield "unanswered", f"{text}: left out"
-        elif self.answered:
+            yield "unanswered", text if self.text else f"{text}: left out"
+        if self.answered and (self.text or not self.unanswered):
             shares = [width / value for value, width in self.percentiles.values() if value]
             if max(shares, default=0) > base.COARSE_STEP:
                 lost = sum(share > base.LARGEST_STEP for share in shares)
@@ -98,6 +106,8 @@ class _Report(JsonReport):
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
         report = self.read_one({"stdout": self.output.stdout, **self.output.files}, "RunType", "DurationHistogram")
         if report is None:
+            report = self._read_text()
+        if report is None:
             raise self.refused(self._missing_reason())
         if report["RunType"] != "HTTP":
             raise self.refused(
@@ -105,11 +115,19 @@ class _Report(JsonReport):
             )
         return report
 
+    def _read_text(self) -> dict[str, Any] | None:
+        """Return the text, on stderr or stdout, in the form of the JSON; None if there is none."""
+        for file, content in (("stdout", self.output.stdout), ("stderr", self.output.stderr)):
+            lines = line_patterns.clean_lines(content)
+            if any(_TEXT_LINES.match(line) for line in lines):
+                self.text = fortio_text.read_text(lines, file)
+                self.slack = TEXT_SLACK
+                return self.text.report
+        return None
+
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of fortio or of another program."""
         both = (self.output.stdout + b"\n" + self.output.stderr).decode(errors="replace")
-        if _TEXT_LINES.search(both):
-            return "a text report, whose numbers are rounded: use -json FILE, or -json - for stdout"
         if "Φορτίο" in both and "usage:" in both:
             return f"fortio printed its usage: an argument was wrong{line_patterns.exit_text(self.output)}"
         if not self.output.stdout.strip():
@@ -141,7 +159,7 @@ class _Report(JsonReport):
         percentiles = {}
         for entry in self._list(self.times, "Percentiles"):
             value = self.number(entry, "Value")
-            slack = 1e-9 * value
+            slack = self.slack * value
             widths = [end - start for start, end, _ in buckets if start - slack <= value <= end + slack]
             if not widths:
                 raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
@@ -168,7 +186,7 @@ class _Report(JsonReport):
             return
         low, mean, high = (self.number(self.times, key) for key in ("Min", "Avg", "Max"))
         ordered = [low, *(value for value, _ in self.percentiles.values()), high]
-        if any(after < before * (1 - 1e-9) for before, after in pairwise(ordered)):
+        if any(after < before * (1 - self.slack) for before, after in pairwise(ordered)):
             raise self.refused("minimum, percentiles and maximum do not ascend")
-        if not low * (1 - 1e-9) <= mean <= high * (1 + 1e-9):
+        if not low * (1 - self.slack) <= mean <= high * (1 + self.slack):
             raise self.refused("minimum, mean and maximum do not ascend")
