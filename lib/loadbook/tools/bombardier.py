@@ -1,8 +1,10 @@
-"""bombardier 1.2: its report in JSON (`-o json -p r -l`) is read; loadbook does not run it.
+"""bombardier 1.2: its report is read, JSON (`-o json -p r -l`) or text; loadbook does not run it.
 
 - `requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their
-  messages tell; bombardier counts them in its times, so that a report with such attempts has no times (doubt
-  `unanswered`).
+  messages tell; bombardier counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them
+  as `attempt_time`.
+- The text has no `duration` and no `bytes_read`. Its "Reqs/sec" is a mean of momentary rates, up to 49 % off in our
+  captures. It is read only if it is of one interval (Stdev 0.00), with failures as `attempts_per_s`.
 - `latency` is in microseconds; percentiles are there with `-l` only. At a rate (`-r`), times are `service_time`:
   requests that are late start late. The default client ignores `-t`.
 
@@ -14,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from loadbook.core.go_programs import FAILURE_PATTERNS
+from loadbook.core.go_programs import FAILURE_PATTERNS, number_option
 from loadbook.core.metrics import count_error_classes
-from loadbook.tools import base, line_patterns
+from loadbook.tools import base, bombardier_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
@@ -30,10 +32,16 @@ class Bombardier(base.ImportedTool):
 
     name = "bombardier"
     binary = "bombardier"
+    report_begin = bombardier_text.REPORT_BEGIN
+    report_end = bombardier_text.REPORT_END
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report in JSON."""
-        report = _Report(output)
+        """Return the rows of one report, in JSON or as text."""
+        lines = line_patterns.clean_lines(output.stdout)
+        is_text = any(bombardier_text.FIRST_LINE.match(line) for line in lines)
+        contents = (output.stdout, *output.files.values())
+        has_json = any(BEGIN.encode() in content for content in contents)
+        report = _TextReport(output) if is_text and not has_json else _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
 
@@ -94,8 +102,6 @@ class _Report(JsonReport):
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of bombardier or of another program."""
         lines = line_patterns.clean_lines(self.output.stdout)
-        if any(line.startswith(("Statistics        Avg", "  Reqs/sec")) for line in lines):
-            return "a text report, whose numbers are rounded: use -o json -p r -l"
         if not any(lines):
             circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
             return f"empty: bombardier was killed, could not start, or was told to print nothing{circumstances}"
@@ -127,3 +133,59 @@ class _Report(JsonReport):
         if ordered != sorted(ordered) or times["mean"] > times["max"] * (1 + 1e-9):
             raise self.refused("mean, percentiles and maximum do not ascend")
         return times
+
+
+class _TextReport(_Report):
+    """One text report, which has no duration."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line = output, 0
+        self.text = bombardier_text.read_text(line_patterns.clean_lines(output.stdout))
+        self.spec, self.result = self.text.report["spec"], self.text.report["result"]
+        self.statuses = {100 * digit: self.count(self.result, f"req{digit}xx") for digit in range(1, 6)}
+        self.answered, self.unanswered = sum(self.statuses.values()), self.count(self.result, "others")
+        self.errors = self._errors()
+        self.rate_per_s = number_option(output.argv, "r", "rate")
+        self.times = self._times() if "latency" in self.result else {}
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, times, and the rate if it is that of the whole load."""
+        attempts, per_s = self.answered + self.unanswered, self.text.per_s
+        for row in status_rows(self.statuses, self.errors, self.unanswered, 0.0, self.rate_per_s):
+            if row.metric != "duration":
+                yield row
+        if self.unanswered:
+            yield Measurement("attempts", "count", attempts, "1", None)
+        if per_s and self.unanswered:
+            yield Measurement("attempts_per_s", "value", float(per_s), "1/s", per_s)
+        elif per_s and attempts:
+            ok = self.statuses[200] + self.statuses[300]
+            yield Measurement("requests_per_s", "value", float(per_s), "1/s", per_s)
+            share = ok / max(1, attempts)
+            yield Measurement("ok_per_s", "value", float(per_s) * share, "1/s", per_s if share == 1 else None)
+        for row in self._time_rows():
+            if bombardier_text.step_s(row.text or "") <= base.LARGEST_STEP * row.value:
+                yield row
+
+    def _time_rows(self) -> Iterator[Measurement]:
+        if self.answered:
+            metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
+            for statistic, microseconds in self.times.items():
+                yield Measurement(metric, statistic, microseconds / US, "s", self.text.texts[statistic])
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        attempts = self.answered + self.unanswered
+        asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
+        if self.answered and self.unanswered:
+            text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
+            yield "unanswered", text
+        if attempts < asked:
+            yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
+        for row in self._time_rows():
+            if row.text and bombardier_text.step_s(row.text) > base.COARSE_STEP * row.value:
+                text = f"bombardier's text rounds times by more than {base.COARSE_STEP:.0%}, such as {row.text!r}"
+                yield "coarse_times", text
+                break
+        if self.output.exit_code:
+            yield "exit_code", f"bombardier ended with exit code {self.output.exit_code}"
