@@ -8,8 +8,10 @@
 - `ab`: Apache ab 2.3
 - `artillery`: JSON of Artillery 2, read only
 - `autocannon`: autocannon 4 to 9
-- `bombardier`: JSON of bombardier 1.2, read only
-- `fortio`: JSON of fortio 1, read only
+- `bombardier_text`: text of bombardier
+- `bombardier`: reports of bombardier 1.2, read only
+- `fortio_text`: text of fortio
+- `fortio`: reports of fortio 1, read only
 - `gatling`: summary and JSON of Gatling 3, read only
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9
@@ -17,6 +19,7 @@
 - `k6_text`: text of k6 from 0.31 on
 - `k6`: k6 1 and its script
 - `locust`: Locust 2 and its locustfile
+- `oha_text`: text of oha from 0.5 on
 - `oha`: oha 1
 - `hey`: text of hey 0.1, read only
 - `vegeta_text`: text of vegeta
