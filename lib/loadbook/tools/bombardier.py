@@ -20,9 +20,10 @@ from loadbook.core.go_programs import FAILURE_PATTERNS, number_option
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, bombardier_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport
+from loadbook.tools.json_report import JsonReport, find_report
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
+MARKS = ("spec", "result")  # keys of a report
 PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
 US = 1e6  # microseconds in a second
 
@@ -37,15 +38,18 @@ class Bombardier(base.ImportedTool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, in JSON or as text."""
-        lines = line_patterns.clean_lines(output.stdout)
-        is_text = any(bombardier_text.FIRST_LINE.match(line) for line in lines)
-        contents = (output.stdout, *output.files.values())
-        has_json = any(BEGIN.encode() in content for content in contents)
+        is_text = any(bombardier_text.FIRST_LINE.match(line) for line in line_patterns.clean_lines(output.stdout))
+        has_json = find_report("bombardier", _contents(output), *MARKS) is not None
         report = _TextReport(output) if is_text and not has_json else _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
 
 TOOL = Bombardier()
+
+
+def _contents(output: ToolOutput) -> dict[str, bytes]:
+    """Return the files that may hold the report in JSON: stdout, or one beside it."""
+    return {"stdout": output.stdout, **output.files}
 
 
 class _Report(JsonReport):
@@ -94,7 +98,7 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report; ParseError if there is none, or several."""
-        report = self.read_one({"stdout": self.output.stdout}, "spec", "result")
+        report = self.read_one(_contents(self.output), *MARKS)
         if report is None:
             raise self.refused(self._missing_reason())
         return report

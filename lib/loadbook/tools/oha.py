@@ -22,7 +22,7 @@ from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, oha_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import JsonReport
+from loadbook.tools.json_report import JsonReport, find_report
 from loadbook.tools.recipes import recipes
 from loadbook.tools.request_rows import status_rows
 
@@ -75,6 +75,9 @@ def is_text_report(lines: Sequence[str]) -> bool:
     return any(line.startswith("  Success rate:") for line in lines)
 
 
+MARKS = ("summary", "latencyPercentiles")  # keys of a report
+
+
 class Oha(base.Tool):
     """oha; the module docstring defines its metrics."""
 
@@ -118,11 +121,8 @@ TOOL = Oha()
 
 def _has_text_alone(output: ToolOutput) -> bool:
     """Return whether stdout has a text report, and no file beside it a report in JSON."""
-    return is_text_report(line_patterns.clean_lines(output.stdout)) and not any(
-        '"successRate"' in text
-        for content in (output.stdout, *output.files.values())
-        for _, text in find_objects(line_patterns.clean_lines(content))
-    )
+    is_text = is_text_report(line_patterns.clean_lines(output.stdout))
+    return is_text and find_report("oha", {"stdout": output.stdout, **output.files}, *MARKS) is None
 
 
 class _Report(JsonReport):
@@ -186,7 +186,7 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report; ParseError if there is none, or several."""
-        report = self.read_one({"stdout": self.output.stdout}, "summary", "latencyPercentiles")
+        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, *MARKS)
         if report is None:
             raise self.refused(self._missing_reason())
         return report

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from effort import some
 from loadbook.cli.data import parse
-from loadbook.core.errors import ParseError
+from loadbook.core.errors import DataError, ParseError
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.tools import base
 from tool_captures import FIXTURES, capture, check_sane, values
@@ -108,7 +108,7 @@ def test_parse_command_prints_rows_of_a_good_report_and_nothing_of_a_broken_one(
     (tmp_path / "json").unlink(missing_ok=True)
     done = CliRunner().invoke(parse, [case.tool, str(tmp_path), "--json"])
     if case in REFUSED:
-        assert isinstance(done.exception, ParseError) and done.stdout == ""
+        assert isinstance(done.exception, DataError) and done.stdout == ""
         return
     rows = json.loads(done.stdout, parse_constant=pytest.fail)
     assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text")}
