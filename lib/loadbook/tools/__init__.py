@@ -22,6 +22,7 @@
 - `oha_text`: text of oha from 0.5 on
 - `oha`: oha 1
 - `hey`: text of hey 0.1, read only
+- `siege`: siege 2 to 4
 - `vegeta_text`: text of vegeta
 - `vegeta`: vegeta 12
 - `weighttp`: weighttp 0.3 to 0.5

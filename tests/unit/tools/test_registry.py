@@ -41,7 +41,7 @@ def test_registry_lists_the_known_tools() -> None:
         if not tool.load_models:  # its reports are read, but it is not run
             continue
         assert tool.version_argv[0] == tool.binary and tool.install_hint
-        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), (
+        assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "siege", "wrk"}), (
             tool.install_hint
         )
 
