@@ -234,12 +234,13 @@ class _Report:
     def _check(self) -> None:
         """Raise ParseError if numbers contradict each other."""
         text, half, duration = self.text, STEP_S / 2, (self.seconds, STEP_S / 2)
+        exact = (self.seconds, 1e-6 * self.seconds)  # it is a whole number of steps
         attempts = self.made + self.failed
         share = 100 * self.made / attempts if attempts else 0.0
         if abs(self._number("availability") - share) > half + 1e-6:
             raise text.error_at("availability", f"{text.text('availability')} % is not {self.made} of {attempts}")
         if self.seconds:
-            line_patterns.check_rate(text, (self.made, 1e-6 * self.made), duration, "transaction_rate")
+            line_patterns.check_rate(text, (self.made, 1e-6 * self.made), exact, "transaction_rate")
             line_patterns.check_rate(text, (self._number("data_transferred"), half), duration, "throughput")
         elif any(self._number(name) for name in ("transaction_rate", "throughput", "concurrency")):
             raise text.error_at("elapsed_time", "a rate without a duration")

@@ -93,9 +93,14 @@ def test_changed_digit_is_refused_or_changes_its_value_alone(name: str) -> None:
             found = values(SIEGE.parse(replace(output, stdout=mutated.encode())))
         except ParseError:
             continue
+        attempts = {"attempts", "attempts_per_s"}  # left out if successes exceed transactions
         both = rows.keys() | found.keys()
         changed = {key[0] for key in both if rows.get(key) != found.get(key)}
-        assert changed <= {"latency"} or len(changed) == 1 or changed <= {"ok", "ok_per_s", "errors", "errors_status"}
+        assert (
+            changed <= {"latency"}
+            or len(changed) == 1
+            or changed <= {"ok", "ok_per_s", "errors", "errors_status"} | attempts
+        )
 
 
 @pytest.mark.parametrize("name", ["3.0.8--shared", "4.0.7--shared"])

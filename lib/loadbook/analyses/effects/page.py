@@ -58,6 +58,7 @@ PERCENTILE_DEFINITIONS = {
     "locust": "Locust’s response time, with connecting and the wait for its one process",
     "k6": "k6’s http_req_duration, without connecting",
     "oha": "oha’s response times, with its correction if the load has a rate",
+    "siege": "siege’s times of transactions, in steps of 10 ms, connecting included",
     "vegeta": "vegeta’s latency of answered requests, connecting included",
 }
 
