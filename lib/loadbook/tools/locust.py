@@ -6,7 +6,8 @@
   to 3 ms. `duration` is from the first start to the last end. Redirects are not followed.
 - **Read**: the output of `--json`. That of another locustfile counts failures of all kinds as requests: with failures
   there are no `requests` and no times (doubt `failed_unknown`). Its times are whole milliseconds, from 100 on in two
-  digits. The CSV is the state of the last flush and not of the end, and is refused; the text is rounded.
+  digits. Without it the tables at the end are read, else the CSV, which is the state of the last flush and not of the
+  end (doubt `last_flush`): there, requests with failures are `attempts`, `attempts_per_s` and `attempt_time`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
-from loadbook.tools import base, line_patterns
+from loadbook.tools import base, line_patterns, locust_csv, locust_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import Document, find_report, read_json
 from loadbook.tools.recipes import recipes
@@ -98,6 +99,9 @@ class Locust(base.Tool):
         for name, data in {**output.files, "stdout": output.stdout}.items():
             if found := _find_entries(name, data):
                 return _parse_report(found, output)
+        if tables := locust_text.read_tables(output) or locust_csv.read_csv(output):
+            lasted = math.inf if tables.seconds is None else tables.seconds
+            return ParsedReport(tables.rows, doubts=(*tables.doubts, *_run_doubts(lasted, output)))
         raise ParseError("locust", "stdout", 0, _missing_reason(output))
 
 
@@ -246,11 +250,6 @@ def _find_entries(name: str, data: bytes) -> Document | None:
 def _missing_reason(output: ToolOutput) -> str:
     """Return the reason why there is no report, derived from the output of Locust or of another program."""
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
-    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
-    if any(data.startswith(b"Type,Name,Request Count,") for data in (output.stdout, *output.files.values())):
-        return "Locust's CSV, which is the state of its last flush and not of the end: use --json"
-    if any(re.match(r" *Aggregated  ", line) for line in (*errors, *lines)):
-        return "only Locust's table, whose numbers are rounded: use --json"
     if not lines:
         circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output, -1)
         return f"empty: Locust was killed, or its locustfile could not be read{circumstances}"

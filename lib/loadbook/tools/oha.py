@@ -7,15 +7,10 @@
   from the instant at which the rate asks for the request, and `service_time` in reports without
   `--latency-correction`. The first request on a connection includes DNS and connecting (`connect_time`). `ttfb`
   counts from the actual start. A percentile p is element floor(n p) of the sorted times, counted from 0.
-<<<<<<< HEAD
 - **Read**: the JSON of versions 1.0 to 1.16, and the text from 0.5 on, with four decimals of one unit: times whose step
-  is above 5 % are doubtful (`coarse_times`), above a quarter left out. The CSV has no failed attempts and is refused.
-  SIGTERM loses the report.
-=======
-- **Read**: the JSON of versions 1.0 to 1.16. The text is rounded. The CSV has no failed attempts, so that there are no
-  `errors` (doubt `failed_missing`); its `duration` is from the first start to the last end, its percentiles are
+  is above 5 % are doubtful (`coarse_times`), above a quarter left out. The CSV has no failed attempts, so that there
+  are no `errors` (doubt `failed_missing`); its `duration` is from the first start to the last end, its percentiles are
   elements ceil(n p), counted from 1. SIGTERM loses the report.
->>>>>>> c319af40 (response_csv: the CSVs of hey and oha are read, with the doubt that failed attempts are not in them)
 """
 
 from __future__ import annotations
@@ -26,11 +21,7 @@ from typing import Any
 
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
-<<<<<<< HEAD
-from loadbook.tools import base, line_patterns, oha_text
-=======
-from loadbook.tools import base, line_patterns, response_csv
->>>>>>> c319af40 (response_csv: the CSVs of hey and oha are read, with the doubt that failed attempts are not in them)
+from loadbook.tools import base, line_patterns, oha_text, response_csv
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import JsonReport, find_report
 from loadbook.tools.recipes import recipes
@@ -104,12 +95,9 @@ class Oha(base.Tool):
     version_argv: tuple[str, ...] = ("oha", "--version")
     version_pattern = rb"^oha (\d[\w.+-]*)$"
     known_versions = ("1",)
-<<<<<<< HEAD
+    streamed_inputs = ("stdout", "files")
     report_begin = r"Summary:"
     report_end = r"Status code distribution:"
-=======
-    streamed_inputs = ("stdout", "files")
->>>>>>> c319af40 (response_csv: the CSVs of hey and oha are read, with the doubt that failed attempts are not in them)
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return oha's argument list; redirects are not followed, and an open loop has corrected latencies."""
@@ -131,18 +119,13 @@ class Oha(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-<<<<<<< HEAD
-        """Return the rows of one report, in JSON or as text."""
-        report = _TextReport(output) if _has_text_alone(output) else _Report(output)
-=======
-        """Return the rows of one report in JSON, or of one CSV."""
+        """Return the rows of one report, in JSON or as text, or of one CSV."""
         if found := response_csv.find_csv(response_csv.OHA, output):
             number, rate = option(output.argv, "-n") or "", offered_rate(output.argv)
             seconds = asked_duration_s(output.argv) or 0.0
             load = response_csv.Load(seconds, int(number) if number.isdecimal() and not seconds else 0.0, rate)
             return response_csv.parse(response_csv.OHA, *found, time_metric(output.argv), load, output)
-        report = _Report(output)
->>>>>>> c319af40 (response_csv: the CSVs of hey and oha are read, with the doubt that failed attempts are not in them)
+        report = _TextReport(output) if _has_text_alone(output) else _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
 
@@ -228,13 +211,6 @@ class _Report(JsonReport):
                 "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or did not start"
             )
             return reason + line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
-<<<<<<< HEAD
-        if self.output.stdout.startswith(_CSV_HEADER):
-            return "oha's CSV, which has no failed attempts: use --output-format json"
-=======
-        if is_text_report(text):
-            return "a text report, whose numbers are rounded: use --output-format json"
->>>>>>> c319af40 (response_csv: the CSVs of hey and oha are read, with the doubt that failed attempts are not in them)
         return line_patterns.other_output_text("oha", self.output)
 
     def _check(self, report: Mapping[str, Any]) -> None:
