@@ -1,8 +1,10 @@
 """Ingestion: makes the five tables of a run from its raw files.
 
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
-- `report_files`: one of several reports in a file
+- `wrapping`: what reports lie in: compression, encodings, prefixes of lines
+- `report_files`: the reports in a file
 - `captured`: the files of one execution of a load generator
+- `recognise`: which tool wrote a report, and what it says
 - `driver_totals`: totals over all drivers of a trial
 - `trial_rows`: rows of one trial: measurements, samples, traces, counters
 - `request_tables`: tables of single requests

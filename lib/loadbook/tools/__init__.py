@@ -18,10 +18,13 @@
 - `jmeter`: Apache JMeter 5 and its test plan
 - `k6_text`: text of k6 from 0.31 on
 - `k6`: k6 1 and its script
+- `locust_text`: tables that Locust prints
+- `locust_csv`: CSV files of Locust
 - `locust`: Locust 2 and its locustfile
 - `oha_text`: text of oha from 0.5 on
+- `response_csv`: CSV of hey and oha, a row for each response
 - `oha`: oha 1
-- `hey`: text of hey 0.1, read only
+- `hey`: hey 0.1, read only
 - `siege`: siege 2 to 4
 - `vegeta_text`: text of vegeta
 - `vegeta`: vegeta 12

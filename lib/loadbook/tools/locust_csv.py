@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from loadbook.core.errors import ParseError
@@ -36,9 +36,14 @@ def read_csv(output: ToolOutput) -> Figures | None:
         for file, data in found.items():
             total, source = read(file, _table(file, data))
             made = figures(file, total, source)
-            text = f"{file} is the state of Locust's last flush, up to a second before the end: requests are missing"
-            return made._replace(doubts=(("last_flush", text), *made.doubts))
+            return made._replace(doubts=(*_flush_doubts(file), *made.doubts))
     return None
+
+
+def _flush_doubts(file: str) -> Iterator[tuple[str, str]]:
+    """Yield the doubt about every CSV."""
+    text = f"{file} is the state of Locust's last flush, up to a second before the end: requests are missing"
+    yield "last_flush", text
 
 
 def _table(file: str, data: bytes) -> list[tuple[int, dict[str, str]]]:
