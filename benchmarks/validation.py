@@ -30,6 +30,7 @@ from simulated import (
     stopping,
     two_arms,
     two_runs,
+    unpaired,
     within_trial,
 )
 from simulated.check import Result, Simulation
@@ -39,6 +40,7 @@ from simulated.tables import cases, markdown, summary
 MODULES = (
     families,
     two_runs,
+    unpaired,
     interleaved,
     capacity,
     certified_rates,

@@ -17,6 +17,7 @@ from simulated import (
     stopping,
     two_arms,
     two_runs,
+    unpaired,
     within_trial,
 )
 from simulated.check import Result
@@ -29,6 +30,7 @@ MODULES = (
     certified_rates,
     families,
     two_runs,
+    unpaired,
     request_errors,
     stopping,
     within_trial,

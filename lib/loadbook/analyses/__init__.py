@@ -5,6 +5,7 @@
 - `capacity`: how much load each treatment sustains within an objective
 - `certified_rates`: which rates most starts of a service sustain within an objective
 - `claims`: the claims of a published article, each checked against a run
+- `compare_files`: which of several folders or files with outputs belongs to the faster service
 - `compare_runs`: how far effects changed from one run to another
 - `factorial`: the effect of every factor and of every pair of factors
 - `history`: the effects of a study in all of its runs, over time

@@ -1,4 +1,4 @@
-"""`loadbook compare`: loadbook's statistics for a CSV file with one row per trial; errors name line and column."""
+"""`loadbook compare`: outputs of load generators, or a CSV file with one row per trial; errors name line and column."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loadbook.cli.data import count_progress
 from loadbook.cli.terminal import echo, json_option, print_json, print_table
 from loadbook.core.csv_file import read_csv_rows
 from loadbook.core.errors import DataError, UsageError
@@ -16,36 +17,51 @@ from loadbook.core.errors import DataError, UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.analyses.compare_files.compute import FilesComparison, Pairing
+    from loadbook.core.metrics import Direction
     from loadbook.stats.compare import BestArm
-    from loadbook.stats.results import Contrasts, Verdict
+    from loadbook.stats.results import Contrasts, Hypothesis, Verdict
 
 # columns: on a narrower terminal, lines of the table are wrapped, so that no number is cut
 NARROWEST = 76
 
 
 @click.command()
-@click.argument("table", metavar="CSV", type=click.Path(path_type=Path))
-@click.option("--by", default="treatment", show_default=True, help="Column that names the treatment.")
-@click.option("--block", default="block", show_default=True, help="Column that names the block.")
-@click.option("--metric", default="ok_per_s", show_default=True, help="Column of numbers, one per trial.")
-@click.option("--baseline", required=True, help="The treatment that the others are compared with.")
+@click.argument("paths", metavar="BEFORE AFTER... | CSV", nargs=-1, required=True)
+@click.option("--metric", help="The one that decides, as in 'latency p99'; default: the rate (open loads: p99).")
 @click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %, decided beforehand.")
+@click.option("--baseline", help="What the others are compared with; default: the first. CSV: a treatment, required.")
+@click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
+@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
+@click.option("--tool", default="", help="Tool that wrote the outputs; default: detected.")
+@click.option(
+    "--pair", "pairing", type=click.Choice(["name", "order"]),
+    help="Runs were made in pairs: those with the same numbers in their names, or the same place in order.",
+)  # fmt: skip
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="Write an HTML page, too.")
+@click.option("--by", default="treatment", show_default=True, help="CSV: column that names the treatment.")
+@click.option("--block", default="block", show_default=True, help="CSV: column that names the block.")
 @click.option(
     "--contrasts",
     type=click.Choice(["baseline", "adjacent", "best"]),
     default="baseline",
     show_default=True,
-    help="Compare each with the baseline, with the one before it (a ladder: the baseline, then the others as the file "
-    "first names them), or with the one observed best.",
+    help="CSV: compare each with the baseline, with the one before it (a ladder: the baseline, then the others as the "
+    "file first names them), or with the one observed best.",
 )
-@click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
-@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
 @json_option("every comparison; effects and intervals are ratios minus 1")
 def compare(
-    table: Path, by: str, block: str, metric: str, baseline: str, margin: float | None, contrasts: Contrasts,
-    no_loss: bool, lower_is_better: bool | None, as_json: bool,
+    paths: tuple[str, ...], metric: str | None, margin: float | None, baseline: str | None, no_loss: bool,
+    lower_is_better: bool | None, tool: str, pairing: str | None, as_markdown: bool, page: Path | None, by: str,
+    block: str, contrasts: Contrasts, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare the treatments in a CSV file of trials: one row per trial, in blocks that hold each treatment once.
+    """Compare outputs of load generators, or the treatments in a CSV file of trials.
+
+    BEFORE, AFTER: a file, a folder, or a quoted pattern ('before-*.txt'), with one run or many, of any tool that is
+    read. At least 5 runs of each side give a verdict.
+
+    CSV alone: numbers of your own, one row per trial, in blocks that hold each treatment once.
 
     Without --margin nothing is called equivalent, or too small to matter.
     """
@@ -53,6 +69,62 @@ def compare(
         raise UsageError(f"--margin {margin:g} is not between 0 and 1", "give 0.02 for 2 %")
     if no_loss and margin is None:
         raise UsageError("--no-loss needs --margin", "say how large a loss is accepted: --margin 0.02 for 2 %")
+    better: Direction | None = None if lower_is_better is None else "lower" if lower_is_better else "higher"
+    if len(paths) > 1:
+        if (by, block, contrasts) != ("treatment", "block", "baseline"):
+            raise UsageError("--by, --block and --contrasts are for a CSV", "loadbook compare FILE.csv --baseline NAME")
+        hypothesis: Hypothesis = "non-inferiority" if no_loss else "difference"
+        result = _compare_files(paths, baseline, tool, metric or "", margin or 0.0, better, hypothesis, pairing)
+        _print_files(result, page, as_json=as_json, as_markdown=as_markdown)
+        return
+    if tool or pairing or as_markdown or page:
+        problem = "one path is a CSV of numbers, for which there is no --tool, --pair, --markdown and --html"
+        raise UsageError(problem, "two sides of outputs: loadbook compare BEFORE AFTER")
+    _compare_csv(Path(paths[0]), by, block, metric or "ok_per_s", baseline, margin, contrasts, better, no_loss, as_json)
+
+
+def _compare_files(
+    paths: tuple[str, ...], baseline: str | None, tool: str, metric: str, margin: float, better: Direction | None,
+    hypothesis: Hypothesis, pairing: str | None,
+) -> FilesComparison:  # fmt: skip
+    from loadbook.analyses.compare_files.compute import compare_sides
+    from loadbook.analyses.compare_files.sides import read_sides
+
+    sides = read_sides(paths, tool, count_progress("files read"))
+    if baseline is not None:
+        first = next((side for side in sides if side.name == baseline.rstrip("/")), None)
+        if first is None:
+            raise UsageError(f"no side {baseline!r}", f"there: {', '.join(side.name for side in sides)}")
+        sides = [first, *(side for side in sides if side is not first)]
+    pairs: Pairing = "name" if pairing == "name" else "order" if pairing else ""
+    return compare_sides(sides, metric=metric, margin=margin, better=better, hypothesis=hypothesis, pairing=pairs)
+
+
+def _print_files(result: FilesComparison, page: Path | None, *, as_json: bool, as_markdown: bool) -> None:
+    """Print the result as text, Markdown or JSON, and write the HTML page."""
+    from loadbook.analyses.compare_files.page import build_block, to_json, write_page
+    from loadbook.report.nodes import to_markdown
+
+    if page is not None:
+        write_page(result, page)
+        echo(f"page {page}", err=True)
+    if as_json:
+        print_json(to_json(result))
+        return
+    echo(to_markdown(build_block(result)) if as_markdown else build_block(result).text)
+
+
+def _compare_csv(
+    table: Path, by: str, block: str, metric: str, baseline: str | None, margin: float | None, contrasts: Contrasts,
+    chosen: Direction | None, no_loss: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare the treatments of a CSV file."""
+    if table.is_dir():
+        raise UsageError(f"{table} is a folder: one side only", "loadbook compare BEFORE AFTER")
+    if baseline is None:
+        raise UsageError(
+            "--baseline is missing: what are the others compared with?", f"loadbook compare {table} --baseline NAME"
+        )
     if no_loss and contrasts == "best":
         raise UsageError("--no-loss goes without --contrasts best", "against the best, everything loses")
     from loadbook.stats.compare import compare_declared
@@ -60,7 +132,7 @@ def compare(
     from loadbook.stats.verdict import decide_verdict
 
     values = read_trials(table, treatment=by, block=block, value=metric, baseline=baseline)
-    better = direction(metric, None if lower_is_better is None else "lower" if lower_is_better else "higher")
+    better = direction(metric, chosen)
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
     family = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
     verdicts = [

@@ -12,6 +12,7 @@ Modules, each importing only those before it:
 - `carry_over`: effects of a treatment on the trial, or slice, after it
 - `phrases`: verdicts in words, made once in parts
 - `compare`: comparison of two arms, families of comparisons, the best arm
+- `unpaired`: comparison of two arms whose runs have no blocks
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it
 - `exclusions`: causes of trials that do not count, in plain words

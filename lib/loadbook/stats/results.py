@@ -12,7 +12,7 @@ from loadbook.study.limits import StoppingRuleName
 from loadbook.study.model import TrialExecution
 
 Interval = tuple[float, float]
-Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
+Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t", "rank-sum", "welch-t", "rank-sum-and-t"]
 VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
 RowKind = Literal["baseline", "treatment", "aa", "control"]
 # state of an A/A arm or positive control; inconclusive: the arm is wider than the margin, the known effect neither
@@ -42,6 +42,7 @@ class Comparison:
     `sd_log` is the standard deviation of the paired log ratios, used for forecasts. At a planned look,
     `interim_analysis` (number, number of all looks), `level` is that of one look. `added_blocks` were not declared and
     make the comparison exploratory. `execution` is that of the compared trials, if the run has trials of both kinds.
+    Of arms without blocks (`unpaired`), `runs` has the numbers of runs, the baseline's first, and `blocks` the smaller.
     """
 
     treatment: str
@@ -64,6 +65,7 @@ class Comparison:
     interim_analysis: tuple[int, int] | None = None
     added_blocks: int = 0
     execution: TrialExecution | None = None
+    runs: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,8 @@ def forecast_text(verdict: Verdict, block_s: float | None = None) -> str:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}"
     about, noun = forecast.about, block_noun(verdict.comparison.execution)
+    if verdict.comparison.runs:
+        return f"About {pluralize(about, 'more run')} of each would decide (up to {forecast.high})"
     takes = "takes" if about == 1 else "take"
     time = f"; {pluralize(about, noun)} {takes} {format_duration(about * block_s)}" if block_s else ""
     return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}"
@@ -302,6 +304,9 @@ def added_blocks_text(blocks: int) -> str:
 
 def comparison_evidence(comparison: Comparison) -> str:
     """Return the number of blocks of a comparison, its planned look, and whether added blocks make it exploratory."""
+    if comparison.runs:
+        first, second = comparison.runs
+        return f"{first} and {second} runs"
     return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks, comparison.execution)
 
 

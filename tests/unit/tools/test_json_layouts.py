@@ -95,7 +95,19 @@ def test_two_reports_in_json_are_refused(name: str) -> None:
 
 def test_every_tool_with_reports_in_json_is_tried() -> None:
     assert {tool for tool, _ in CAPTURES.values()} == {
-        *("artillery", "autocannon", "bombardier", "fortio", "gatling", "k6", "locust", "oha", "siege", "vegeta", "weighttp")
+        *(
+            "artillery",
+            "autocannon",
+            "bombardier",
+            "fortio",
+            "gatling",
+            "k6",
+            "locust",
+            "oha",
+            "siege",
+            "vegeta",
+            "weighttp",
+        )
     }
 
 

@@ -1,0 +1,6 @@
+"""Question: which of several folders or files with outputs of load generators belongs to the faster service.
+
+- `sides`: the outputs that each argument names, and which of their runs count
+- `compute`: the metric that decides, the verdicts, and what such files cannot tell
+- `page`: the result as text, Markdown, JSON and an HTML page
+"""
