@@ -5,6 +5,8 @@
 - Failed transactions are refused or cut connections and answers 408 and 500 to 509, which it does not tell apart. With
   any, the report has `attempts` instead of `requests`, and no mean, since siege divides all times by transactions
   (measured: 0.07 s for answers of 0.05 s, a fifth of them 500).
+- Status 418, and replies without a status line, count as transaction and as failed. A report with failures and other
+  4xx thus has no `attempts` and no `errors`.
 - With `follow-location`, each redirect is a transaction. loadbook's command follows none. A 401 is asked five times.
 - Times have steps of 10 ms. Those below 40 ms are left out, and the smallest and largest cover answers of any status.
 - `-t` ends at a whole second of the clock, up to 1 s early, and drops requests under way. A user that has just got
@@ -13,8 +15,8 @@
 - `-d` waits a random time, so there is no think time. With keep-alive it waits for a body of 204 until the server
   closes: refused.
 
-Sources: siege `src/browser.c`, `data.c`, `init.c`, `main.c`, `response.c` and `timer.c` of 3.0.8 to 4.2 (2.x has the
-same lines); 4.0.7 measured.
+Sources: siege `src/browser.c`, `data.c`, `init.c`, `main.c`, `response.c` and `timer.c` of 3.0.8 to 4.2; 4.0.7
+measured. 2.x: not seen; the lines of 3.0.8 are assumed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from loadbook.core.go_programs import option
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import read_json
+from loadbook.tools.json_report import find_report
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 CONFIG_FILE = "siege.conf"
@@ -102,7 +104,6 @@ _NUMBERS = (
     *("concurrency", "longest_transaction", "shortest_transaction"),
 )
 _TIME_FACTORS = {"secs": 1.0, "ms": 1e-3}
-_OBJECT = re.compile(r'\{[^{}]*"transactions"\s*:')
 
 
 class Siege(base.Tool):
@@ -175,21 +176,23 @@ class _Report:
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times; `attempts` instead of `requests` if some transactions failed."""
         text, ok, attempts = self.text, self.good, self.made + self.failed
+        # fewer successes: some may be counted twice; more: redirects were followed to failures, and counted apart
+        is_known = not self.failed or ok == self.made
         if not self.failed:
             ok = min(self.good, self.made)
             yield Measurement("requests", "count", self.made, "1", text.text("transactions"))
-        elif ok <= self.made:  # else redirects were followed to failures, and counted apart from these
+        elif is_known:
             yield Measurement("attempts", "count", attempts, "1", None)
         yield Measurement("ok", "count", ok, "1", text.text_if("successful_transactions", ok))
         if self.seconds:
             if not self.failed:
                 rate = self._number("transaction_rate")
                 yield Measurement("requests_per_s", "value", rate, "1/s", text.text("transaction_rate"))
-            elif ok <= self.made:
+            elif is_known:
                 yield Measurement("attempts_per_s", "value", attempts / self.seconds, "1/s", None)
             yield Measurement("ok_per_s", "value", ok / self.seconds, "1/s", None)
         yield Measurement("duration", "value", self.seconds, "s", text.text("elapsed_time"))
-        if ok <= self.made:
+        if is_known:
             yield Measurement("errors", "count", attempts - ok, "1", None)
         if not self.failed:
             yield Measurement("errors_status", "count", self.made - ok, "1", None)
@@ -262,28 +265,18 @@ class _Report:
 
 def _read_json_report(output: ToolOutput) -> TextReport | None:
     """Return the fields of the JSON on stdout as siege prints them; None if there is none."""
-    lines = "\n".join(line_patterns.clean_lines(output.stdout))
-    starts = [match.start() for match in _OBJECT.finditer(lines)]
-    if not starts:
+    if (found := find_report("siege", {"stdout": output.stdout}, "transactions")) is None:
         return None
-    line = lines.count("\n", 0, starts[-1]) + 1
-    if len(starts) > 1:
-        raise ParseError("siege", "stdout", line, "a second report: two in one output")
-    end = lines.find("}", starts[0])
-    try:
-        table = read_json(lines[starts[0] : end + 1] if end >= 0 else "")
-    except ValueError:
-        text = "report is not complete: its JSON ends early or is broken"
-        raise ParseError("siege", "stdout", line, text) from None
     fields = {}
     for name in (*_COUNTS, *_NUMBERS):
-        value = table.get(name)
+        value = found.value.get(name)
         is_count = type(value) is int and value >= 0
         is_number = type(value) in (int, float) and 0 <= value < math.inf and abs(round(value, 2) - value) < 1e-9
         if not (is_count if name in _COUNTS else is_number):
-            raise ParseError("siege", "stdout", line, f"{name} is missing, or none of siege's: {str(value)[:60]!r}")
-        fields[name] = (line, {name: str(value) if name in _COUNTS else f"{value:.2f}"})
-    return TextReport("siege", "stdout", fields)
+            problem = f"{name} is missing, or none of siege's: {str(value)[:60]!r}"
+            raise ParseError("siege", found.file, found.line, problem)
+        fields[name] = (found.line, {name: str(value) if name in _COUNTS else f"{value:.2f}"})
+    return TextReport("siege", found.file, fields)
 
 
 def _read_text_report(output: ToolOutput) -> TextReport:

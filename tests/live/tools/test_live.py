@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from loadbook.tools import base
 from loadbook.tools.base import Target
 from page_server import PageServer, measured, page_server
 from waiting import PATIENCE_S
+
+NEEDS_SIEGE = pytest.mark.skipif(
+    not shutil.which("siege", path=search_path()), reason=f"no siege: {base.load_tool('siege').install_hint}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,30 @@ def test_live_h2load_counts_as_many_requests_as_the_server(web: Target, tmp_path
     assert got["status_2xx", "count"] == got["requests", "count"] > 0
     got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}), 0.2)
     assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
+
+
+@NEEDS_SIEGE
+def test_live_siege_counts_as_many_requests_as_the_server(web: Target, secure: Target, tmp_path: Path) -> None:
+    load = Workload(tool="siege", connections=4, headers={"X-Asked": r'a "\b" c;d'})
+    got = measured(web, tmp_path, load, 2)
+    assert got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"]
+    assert got["errors", "count"] == 0 and got["duration", "value"] > 0.9
+    got = measured(web, tmp_path, load.model_copy(update={"requests": 40}))
+    assert got["ok", "count"] == got["requests", "count"] == 40
+    got = measured(secure, tmp_path, load.model_copy(update={"requests": 40}))
+    assert got["ok", "count"] == got["requests", "count"] == 40
+    load = load.model_copy(update={"requests": 40, "keepalive": False, "path": "/seen"})
+    got = measured(web, tmp_path, load)
+    assert got["ok", "count"] == got["requests", "count"] == 40
+    got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}))
+    assert got["errors_status", "count"] == got["requests", "count"] == 40 and got["ok", "count"] == 0
+
+
+@NEEDS_SIEGE
+def test_live_siege_version_is_read() -> None:
+    tool = base.load_tool("siege")
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=PATIENCE_S, env={"PATH": search_path()})
+    assert tool.version(done.stdout, done.stderr)[0].isdigit()
 
 
 @pytest.mark.parametrize(

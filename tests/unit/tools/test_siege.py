@@ -44,6 +44,13 @@ def test_failed_transactions_make_attempts() -> None:
     assert ("latency", "mean") not in found and found["latency", "max"] == 0.07
 
 
+def test_replies_without_status_line_count_twice_and_leave_the_attempts_unknown() -> None:
+    report = SIEGE.parse(case("4.0.7--no_status"))  # 40 requests, a quarter without a status line
+    found = values(report)
+    assert found["ok", "count"] == 30 and "failed_unknown" in dict(report.doubts)
+    assert not {metric for metric, _ in found} & {"requests", "attempts", "attempts_per_s", "errors", "errors_status"}
+
+
 def test_text_in_milliseconds_is_read() -> None:
     text = case("3.0.8--shared").stdout.decode()
     text = text.replace("0.93 secs", "930.00 ms").replace("3.51", "3510.00 ms").replace("0.00\n", "0.00 ms\n")
