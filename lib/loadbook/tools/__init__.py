@@ -7,6 +7,7 @@
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3
 - `artillery`: JSON of Artillery 2, read only
+- `autocannon_text`: table of autocannon
 - `autocannon`: autocannon 4 to 9
 - `bombardier_text`: text of bombardier
 - `bombardier`: reports of bombardier 1.2, read only

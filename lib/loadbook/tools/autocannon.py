@@ -8,7 +8,11 @@
 - **No number of requests**: a run with `-a` ends at its next whole second, so that its report has neither duration
   nor rates (doubt `amount_rate`).
 - Bodies that were cut are no errors: requests with neither response nor error are the doubt `unanswered`.
-- **Read**: the output of `--json`. SIGINT and SIGTERM lose the report, and `-n` prints nothing.
+- **Read**: the output of `--json`, and the table, which is on stderr. SIGINT and SIGTERM lose the report, and `-n`
+  prints nothing.
+- **The table** has the times and the duration of the JSON, but tells `requests` and `ok` for small rates only: it
+  rounds. `--renderStatusCodes` tells every status, without it redirects and errors are one number (doubt `non_2xx`).
+  It does not tell `-R`: keep the command beside it.
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
-from loadbook.core.errors import ToolError
+from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
+from loadbook.tools.autocannon_text import CLASSES, Table, has_table, read_table
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import JsonReport
+from loadbook.tools.json_report import Document, JsonReport, find_report
 from loadbook.tools.recipes import recipes
 
 RESERVED_OPTIONS = (
@@ -35,17 +40,12 @@ STATISTICS = {
     "mean": "average", "sd": "stddev", "p50": "p50", "p75": "p75", "p90": "p90", "p99": "p99", "p99.9": "p99_9",
     "max": "max",
 }  # fmt: skip
-CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+_PACED = ("-R", "--overallRate", "-r", "--connectionRate")
 
 
 def has_option(argv: Sequence[str], *names: str) -> bool:
     """Return whether a command line has one of these options, with its value attached or not."""
     return any(re.match(rf"{re.escape(name)}(?:=|\d|$)", word) for word in argv for name in names)
-
-
-def has_table(lines: Sequence[str]) -> bool:
-    """Return whether lines are of the tables that autocannon prints without ``--json``."""
-    return any("Req/Bytes counts sampled" in line or re.match(r"\d\S* requests in ", line) for line in lines)
 
 
 class Autocannon(base.Tool):
@@ -58,6 +58,8 @@ class Autocannon(base.Tool):
     version_argv: tuple[str, ...] = ("autocannon", "--version")
     version_pattern = rb"^(?:autocannon )?v?(\d+\.\d[\w.+-]*)$"
     known_versions = ("4", "5", "6", "7", "8", "9")
+    report_begin = r"Running .* test @ "  # as wrk's
+    report_end = r"\d+k? requests in "
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return autocannon's argument list; ToolError for connections of single requests, which it cannot make."""
@@ -76,12 +78,86 @@ class Autocannon(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report in JSON."""
-        report = _Report(output)
-        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        """Return the rows of one report in JSON; without it of the table, on stderr or in a file as stdout."""
+        found = find_report(self.name, {"stdout": output.stdout}, "url", "requests", "latency")
+        if found is not None:
+            report = _Report(output, found)
+            return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        for file, data in (("stdout", output.stdout), ("stderr", output.stderr)):
+            if has_table(lines := line_patterns.clean_lines(data)):
+                return _table_report(read_table(file, lines), output)
+        raise ParseError(self.name, "stdout", 0, _missing_reason(output))
 
 
 TOOL = Autocannon()
+
+
+def _has_added_times(argv: Sequence[str]) -> bool:
+    """Return whether a command line has a rate, without the option that leaves the times as they are."""
+    return has_option(argv, *_PACED) and not has_option(argv, "-C", "--ignoreCoordinatedOmission")
+
+
+def _missing_reason(output: ToolOutput) -> str:
+    """Return the reason why there is no report, derived from the output of autocannon or of another program."""
+    if any(line_patterns.clean_lines(output.stdout)):
+        return line_patterns.other_output_text("autocannon", output)
+    circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
+    return f"empty: autocannon was stopped, could not start, or was told to be silent (-n){circumstances}"
+
+
+def _table_report(table: Table, output: ToolOutput) -> ParsedReport:
+    """Return the rows and doubts of a table."""
+    unanswered = None
+    if table.sent is not None and table.answered is not None and not table.is_rounded:
+        unanswered = (table.sent - table.answered - int(table.failed), table.sent, table.limit)
+    run = _Run(
+        seconds=table.seconds,
+        counted=table.asked_s is None,
+        paced=has_option(output.argv, *_PACED),
+        added_times=_has_added_times(output.argv) or has_option(output.argv, "-x", "--excludeErrorStats"),
+        mean_ms=float(table.times["mean"].removesuffix(" ms")) if table.times else None,
+        unanswered=unanswered,
+        asked_s=table.asked_s,
+    )
+    doubts = (*run.doubts(output), *table.doubts())
+    return ParsedReport(tuple(table.rows(run.counted, not run.added_times)), doubts=doubts)
+
+
+class _Run(NamedTuple):
+    """What the doubts about a run are judged by.
+
+    `unanswered` is (requests without response and error, requests, requests under way at most), None if not known.
+    `mean_ms` is None without a response.
+    """
+
+    seconds: float
+    counted: bool
+    paced: bool
+    added_times: bool
+    mean_ms: float | None
+    unanswered: tuple[int, int, float] | None
+    asked_s: float | None = None
+
+    def doubts(self, output: ToolOutput) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        asked = next((after for word, after in pairwise(output.argv) if word in ("-d", "--duration")), "")
+        asked_s = float(asked) if asked.isdecimal() else self.asked_s
+        if self.counted:
+            text = "a number of requests ended the run, which lasts until its next whole second"
+            yield "amount_rate", f"{text}: no duration, no rates"
+        elif asked_s and self.seconds < base.MIN_DURATION_SHARE * asked_s:
+            yield "stopped_early", f"the load lasted {self.seconds:g} s of the {asked_s:g} s that were asked for"
+        if self.added_times and self.mean_ms is not None:
+            yield "added_times", "autocannon's correction added times of requests that were never made: no latency"
+        elif self.mean_ms is not None and self.mean_ms / 1000 < base.COARSE_S:
+            yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
+        if self.paced:
+            yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
+        elif self.unanswered and self.unanswered[0] > self.unanswered[2]:
+            number, sent, _ = self.unanswered
+            yield "unanswered", f"{number} of {sent} requests have neither a response nor an error"
+        if output.exit_code:
+            yield "exit_code", f"autocannon ended with exit code {output.exit_code}"
 
 
 class _Report(JsonReport):
@@ -89,9 +165,10 @@ class _Report(JsonReport):
 
     tool = "autocannon"
 
-    def __init__(self, output: ToolOutput) -> None:
-        self.output, self.line = output, 0
-        self.report = report = self._read()
+    def __init__(self, output: ToolOutput, found: Document) -> None:
+        self.output = output
+        self.file, self.line, self.report = found
+        report = self.report
         self.codes = {name: self.count(report, name) for name in CLASSES}
         self.answered = sum(self.codes.values())
         self.latency, self.requests = self.table(report, "latency"), self.table(report, "requests")
@@ -102,20 +179,24 @@ class _Report(JsonReport):
         self._check()
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
-        self.counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
-        paced = has_option(argv, "-R", "--overallRate", "-r", "--connectionRate")
-        times = self.latency.get("totalCount")
-        self.added_times = paced and not has_option(argv, "-C", "--ignoreCoordinatedOmission")
-        self.added_times = self.added_times if times is None else times != self.answered
-        self.unanswered = 0 if paced else self.sent - self.answered - self.failed
-        self.paced = paced
+        counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
+        paced, times = has_option(argv, *_PACED), self.latency.get("totalCount")
+        limit = self.number(report, "connections") * max(1, self.number(report, "pipelining"))
+        self.run = _Run(
+            seconds=self.seconds,
+            counted=counted,
+            paced=paced,
+            added_times=_has_added_times(argv) if times is None else times != self.answered,
+            mean_ms=self.latency["average"] if self.answered else None,
+            unanswered=(self.sent - self.answered - self.failed, self.sent, limit),
+        )
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
         ok, failed_status = self.codes["2xx"] + self.codes["3xx"], self.codes["4xx"] + self.codes["5xx"]
         yield Measurement("requests", "count", self.answered, "1", None)
         yield Measurement("ok", "count", ok, "1", None)
-        if not self.counted:
+        if not self.run.counted:
             yield Measurement("requests_per_s", "value", self.answered / self.seconds, "1/s", None)
             yield Measurement("ok_per_s", "value", ok / self.seconds, "1/s", None)
             yield Measurement("duration", "value", self.seconds, "s", str(self.report["duration"]))
@@ -126,9 +207,9 @@ class _Report(JsonReport):
         for name, count in self.codes.items():
             yield Measurement(f"status_{name}", "count", count, "1", str(count))
         yield Measurement("bytes_read", "count", self.received, "B", str(self.received))
-        if not self.counted:
+        if not self.run.counted:
             yield Measurement("bytes_per_s", "value", self.received / self.seconds, "B/s", None)
-        if not self.answered or self.added_times:
+        if not self.answered or self.run.added_times:
             return
         statistics = STATISTICS if self.latency["min"] > self.latency["p50"] else {"min": "min"} | STATISTICS
         for statistic, key in statistics.items():
@@ -136,44 +217,7 @@ class _Report(JsonReport):
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
-        argv = self.output.argv
-        asked = next((after for word, after in pairwise(argv) if word in ("-d", "--duration")), "")
-        if self.counted:
-            text = "a number of requests ended the run, which lasts until its next whole second"
-            yield "amount_rate", f"{text}: no duration, no rates"
-        elif asked.isdecimal() and self.seconds < base.MIN_DURATION_SHARE * int(asked):
-            yield "stopped_early", f"the load lasted {self.seconds:g} s of the {asked} s that were asked for"
-        if self.added_times and self.answered:
-            yield "added_times", "autocannon's correction added times of requests that were never made: no latency"
-        elif self.answered and self.latency["average"] / 1000 < base.COARSE_S:
-            yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
-        if self.paced:
-            yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
-        limit = self.number(self.report, "connections") * max(1, self.number(self.report, "pipelining"))
-        if self.unanswered > limit:
-            yield "unanswered", f"{self.unanswered} of {self.sent} requests have neither a response nor an error"
-        if self.output.exit_code:
-            yield "exit_code", f"autocannon ended with exit code {self.output.exit_code}"
-
-    def _read(self) -> dict[str, Any]:
-        """Return the report; ParseError if there is none, or several."""
-        report = self.read_one({"stdout": self.output.stdout}, "url", "requests", "latency")
-        if report is None:
-            raise self.refused(self._missing_reason())
-        return report
-
-    def _missing_reason(self) -> str:
-        """Return the reason why there is no report, derived from the output of autocannon or of another program."""
-        lines, errors = (
-            [line for line in line_patterns.clean_lines(stream) if line]
-            for stream in (self.output.stdout, self.output.stderr)
-        )
-        if any(has_table(stream) for stream in (errors, lines)):
-            return "only autocannon's table, whose numbers are rounded: use --json"
-        if not lines:
-            circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
-            return f"empty: autocannon was stopped, could not start, or was told to be silent (-n){circumstances}"
-        return line_patterns.other_output_text("autocannon", self.output)
+        yield from self.run.doubts(self.output)
 
     def _check(self) -> None:
         """Raise ParseError if the counts or the times contradict each other."""

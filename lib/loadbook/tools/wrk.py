@@ -24,7 +24,7 @@ from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
-from loadbook.tools.autocannon import has_table
+from loadbook.tools.autocannon_text import has_table
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
