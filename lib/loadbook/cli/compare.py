@@ -92,7 +92,8 @@ def _compare_files(
 
     sides = read_sides(paths, tool, count_progress("files read"))
     if baseline is not None:
-        first = next((side for side in sides if side.name == baseline.rstrip("/")), None)
+        named = dict(zip(dict.fromkeys(paths), sides, strict=True)) | {side.name: side for side in sides}
+        first = named.get(baseline)
         if first is None:
             raise UsageError(f"no side {baseline!r}", f"there: {', '.join(side.name for side in sides)}")
         sides = [first, *(side for side in sides if side is not first)]

@@ -138,7 +138,7 @@ def compare_sides(
         question,
         tuple(sides),
         tuple(replace(verdict, decimals=decimals) for verdict in verdicts),
-        {side.name: list(_metric_rows(sides[0], side, key)) for side in sides[1:]},
+        {side.name: list(_metric_rows(sides[0], side, key, pairing)) for side in sides[1:]},
         tuple(_error_sentences(sides)),
         tuple(_doubts(sides, key)),
         tuple(_limits(sides, pairing)),
@@ -197,12 +197,12 @@ def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) 
     return limit_to_resolution(verdict, max(steps)) if steps and max(steps) > COARSEST_STEP else verdict
 
 
-def _metric_rows(base: Side, side: Side, deciding: Key) -> Iterator[MetricRow]:
+def _metric_rows(base: Side, side: Side, deciding: Key, pairing: Pairing) -> Iterator[MetricRow]:
     """Yield the metrics that runs of both sides have, the deciding one first."""
     for key in dict.fromkeys((deciding, *LISTED)):
         values = values_of(base, key), values_of(side, key)
         if all(values):
-            comparison = unpaired.compare_runs(*values, (base.name, side.name), *key)
+            (comparison,) = _paired((base, side), key, pairing) if pairing else _unpaired((base, side), key)
             yield MetricRow(key, median(values[0]), median(values[1]), comparison)
 
 

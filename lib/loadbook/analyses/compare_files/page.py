@@ -21,6 +21,10 @@ from loadbook.stats.verdict import decide_verdict
 from loadbook.store.atomic import write_atomic
 
 MAX_LINES = 20  # of doubts
+METHOD_NAMES = {
+    "rank-sum": "Mann-Whitney", "welch-t": "Welch's t on logarithms", "rank-sum-and-t": "Mann-Whitney and Welch's t",
+    "blocked-rank": "Mann-Whitney by pairs", "paired-t": "paired t on logarithms", "signed-rank": "signed ranks",
+}  # fmt: skip
 
 
 def key_text(key: tuple[str, str]) -> str:
@@ -75,7 +79,7 @@ def _shortened(lines: tuple[str, ...]) -> list[str]:
 
 def _test_text(result: FilesComparison) -> str:
     pairs = {"": "runs are not paired", "name": "runs paired by name", "order": "runs paired by order"}
-    methods = dict.fromkeys(v.comparison.method or "none" for v in result.verdicts)
+    methods = dict.fromkeys(METHOD_NAMES.get(str(v.comparison.method), "none") for v in result.verdicts)
     return f"{', '.join(methods)}; {pairs[result.question.pairing]}"
 
 

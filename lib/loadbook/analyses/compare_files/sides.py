@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import median
 
 from loadbook.core.errors import DataError, UsageError
@@ -157,10 +157,10 @@ def read_sides(
     if len(paths) < 2:
         raise UsageError("one side only: there is nothing to compare it with", "loadbook compare BEFORE AFTER")
     _refuse_shared_files(paths)
-    total, done = sum(map(len, paths.values())), 0
+    total, done, names = sum(map(len, paths.values())), 0, _short_names(arguments)
     sides = []
     for argument, own in paths.items():
-        name, runs = argument.rstrip("/") or argument, []
+        name, runs = names[argument], []
         for path in own:
             runs += [Run(name, report) for report in find_reports(path, tool)]
             on_file(done := done + 1, total)
@@ -179,6 +179,17 @@ def read_sides(
     return sides
 
 
+def _short_names(arguments: Sequence[str]) -> dict[str, str]:
+    """Return argument -> name without the folders that all arguments have in common."""
+    pure = {argument: PurePath(argument) for argument in arguments}
+    shared = 0
+    for parts in zip(*(path.parts[:-1] for path in pure.values()), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared += 1
+    return {argument: str(PurePath(*path.parts[shared:])) for argument, path in pure.items()}
+
+
 def _paths(argument: str) -> list[Path]:
     """Return the files that an argument names: itself, or the matches of a pattern in natural order."""
     path = Path(argument)
@@ -192,9 +203,10 @@ def _paths(argument: str) -> list[Path]:
 
 
 def _refuse_shared_files(paths: dict[str, list[Path]]) -> None:
-    seen: dict[Path, str] = {}
+    owners = {path.resolve(): argument for argument, own in paths.items() for path in own}
     for argument, own in paths.items():
         for path in own:
-            other = seen.setdefault(path.resolve(), argument)
-            if other != argument:
-                raise UsageError(f"{path} belongs to {other!r} and to {argument!r}", "a file belongs to one side")
+            for place in (path.resolve(), *path.resolve().parents):
+                if owners.get(place, argument) != argument:
+                    text = f"{path} belongs to {owners[place]!r} and to {argument!r}"
+                    raise UsageError(text, "a file belongs to one side")

@@ -1,0 +1,197 @@
+"""`loadbook compare BEFORE AFTER`: what is read from files, folders and patterns, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from command_line import exit_code
+from loadbook.analyses.compare_files.compute import FilesComparison, compare_sides
+from loadbook.analyses.compare_files.page import build_block, headline, to_json, write_page
+from loadbook.analyses.compare_files.sides import read_sides
+from loadbook.core.errors import DataError, UsageError
+from loadbook.report.html import forbidden_content
+from loadbook.report.nodes import to_markdown
+from loadbook.stats.results import Verdict
+from tool_captures import FIXTURES
+
+BY_HAND = FIXTURES / "by-hand"
+PLAIN, ACCESS = str(BY_HAND / "plain-*.txt"), str(BY_HAND / "access-*.txt")
+
+
+def wrk_report(rate: float, *, requests: int = 100_000, failed: int = 0) -> str:
+    seconds = requests / rate
+    errors = f"  Non-2xx or 3xx responses: {failed}\n" if failed else ""
+    return (
+        f"Running {seconds:.0f}s test @ http://10.0.0.7/\n  2 threads and 50 connections\n"
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
+        "    Latency     3.21ms    6.27ms  75.31ms   90.55%\n    Req/Sec    21.24k     6.53k   31.50k    52.46%\n"
+        f"  {requests} requests in {seconds:.2f}s, 20.00MB read\n{errors}"
+        f"Requests/sec: {rate:9.2f}\nTransfer/sec: {20 / seconds:9.2f}MB\n"
+    )
+
+
+def write_runs(folder: Path, rates: list[float], **more: int) -> Path:
+    folder.mkdir(parents=True)
+    for number, rate in enumerate(rates, 1):
+        (folder / f"run-{number}.txt").write_text(wrk_report(rate, **more))
+    return folder
+
+
+NOISE = [0.0, 3.1, -2.2, 1.4, -4.0, 2.3, -0.7, 0.9, -1.6, 4.2]
+BASE = [5000 + noise for noise in NOISE]
+SLOW = [4750 + noise for noise in reversed(NOISE)]
+
+
+def compare(*paths: Path | str, **options: object) -> FilesComparison:
+    return compare_sides(read_sides([str(path) for path in paths]), **options)  # type: ignore[arg-type]
+
+
+def only(result: FilesComparison) -> Verdict:
+    (verdict,) = result.verdicts
+    return verdict
+
+
+def test_two_folders_of_ten_runs_have_a_verdict(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW)
+    result = compare(before, after, margin=0.02)
+    assert only(result).kind == "worse"
+    assert headline(result, only(result)) == "after is slower by 5.00 % (95 % interval 4.95 to 5.05 %), 10 and 10 runs."
+    assert [file.requests for file in result.baseline.files] == [100_000] * 10
+    assert [file.name for file in result.baseline.files][-1] == "run-10.txt"
+    assert any("Order of the runs: not in the files" in line for line in result.limits)
+
+
+def test_one_log_for_each_side_is_read_report_by_report(tmp_path: Path) -> None:
+    for name, rates in (("old.log", BASE), ("new.log", SLOW)):
+        (tmp_path / name).write_text(
+            "".join(f"2026-02-11T08:14:07Z {line}\n" for r in rates for line in wrk_report(r).splitlines())
+        )
+    result = compare(tmp_path / "old.log", tmp_path / "new.log")
+    (file,) = result.baseline.files
+    assert (file.name, len(file.runs), file.tools, file.requests) == ("old.log", 10, ("wrk",), 1_000_000)
+    assert only(result).kind == "worse"
+    assert "without the prefix" in build_block(result).text
+
+
+def test_recorded_runs_are_compared_unpaired_or_in_pairs() -> None:
+    unpaired, paired = compare(PLAIN, ACCESS), compare(PLAIN, ACCESS, pairing="name")
+    assert only(unpaired).comparison.runs == (6, 6) and only(paired).comparison.runs is None
+    assert only(unpaired).kind == only(paired).kind == "worse"
+    assert only(paired).comparison.method == "paired-t"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"), [(1, 1, "one run of each decides nothing"), (4, 9, "only 4 runs")]
+)
+def test_too_few_runs_give_the_difference_alone(tmp_path: Path, before: int, after: int, says: str) -> None:
+    result = compare(
+        write_runs(tmp_path / "before", BASE[:before]), write_runs(tmp_path / "after", SLOW[:after]), margin=0.02
+    )
+    sentence = headline(result, only(result))
+    assert only(result).kind == "invalid" and says in sentence and "ok_per_s differs by −" in sentence
+
+
+def test_undecided_runs_tell_how_many_more_would_decide(tmp_path: Path) -> None:
+    noisy = [5000 + 40 * noise for noise in NOISE]
+    shifted = [5060 + 40 * noise for noise in reversed(NOISE)]
+    result = compare(write_runs(tmp_path / "a", noisy), write_runs(tmp_path / "b", shifted), margin=0.02)
+    assert only(result).kind == "undecided"
+    assert "more runs of each would decide" in headline(result, only(result))
+
+
+def test_run_with_error_responses_does_not_count_and_errors_are_told(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW[:9])
+    (after / "run-10.txt").write_text(wrk_report(9000, failed=90_000))
+    result = compare(before, after)
+    assert only(result).comparison.runs == (10, 9)
+    assert any("run-10.txt does not count" in line for line in result.doubts)
+    assert any("1 of 10 trials had errors (90,000 error responses)" in line for line in result.errors)
+
+
+def test_file_that_is_not_read_is_named_with_its_reason(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW)
+    (after / "notes.txt").write_text("nginx 1.28\n")
+    (after / "run-11.txt").write_text(wrk_report(4750)[:150])
+    result = compare(before, after)
+    assert only(result).comparison.runs == (10, 10)
+    assert any("notes.txt is no report of any tool" in line for line in result.doubts)
+    assert any("run-11.txt" in line and "not complete" in line for line in result.doubts)
+    assert "1 not read" in build_block(result).text
+
+
+def test_copies_and_several_tools_are_told(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW)
+    shutil.copy(before / "run-1.txt", after / "run-11.txt")
+    shutil.copy(FIXTURES / "ab" / "2.3--n20000_c50.stdout", after / "ab.txt")
+    doubts = compare(before, after).doubts
+    assert any("have the same numbers: is one a copy" in line for line in doubts)
+    assert any("several tools, which measure differently: before: wrk; after: ab, wrk" in line for line in doubts)
+
+
+def test_rounded_numbers_decide_no_difference_within_their_last_digit(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "a", BASE), write_runs(tmp_path / "b", BASE[::-1])
+    for file in after.iterdir():
+        file.write_text(file.read_text().replace("3.21ms", "3.22ms"))
+    verdict = only(compare(before, after, metric="latency mean"))
+    assert (verdict.kind, verdict.resolution) == ("undecided", pytest.approx(0.01 / 3.21, rel=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (["a", "a"], UsageError, "nothing to compare"),
+        (["a", "a/run-1.txt"], UsageError, "belongs to"),
+        (["a", "gone"], UsageError, "no file or folder"),
+        (["a", "gone-*"], UsageError, "no file matches"),
+        (["a", "empty"], DataError, "empty: no report that can be read"),
+        ([f"a/run-{n}.txt" for n in range(1, 7)], UsageError, "which belong together"),
+    ],
+)
+def test_mistakes_in_the_sides_are_named(
+    tmp_path: Path, arguments: list[str], error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_runs(tmp_path / "a", BASE)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(error, match=says):
+        compare(*arguments)
+
+
+def test_open_and_closed_loads_are_not_compared_and_open_ones_by_a_time() -> None:
+    wrk2 = FIXTURES / "wrk2" / "4.0.0--R2000_d14_latency.stdout"
+    with pytest.raises(DataError, match="one load has a rate of its own"):
+        compare(wrk2, BY_HAND / "plain-1.txt")
+    other = wrk2.parent / "4.0.0--batch_B.stdout"
+    assert compare(wrk2, other).question.key == ("latency_intended", "p99")
+
+
+def test_metric_that_no_report_has_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="no report has ttfb"):
+        compare(PLAIN, ACCESS, metric="ttfb")
+    assert only(compare(PLAIN, ACCESS, metric="latency p99")).comparison.metric == "latency"
+
+
+def test_page_text_markdown_and_json_tell_the_same_verdict(tmp_path: Path) -> None:
+    result = compare(PLAIN, ACCESS, margin=0.02)
+    write_page(result, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert forbidden_content(page) == []
+    sentence = headline(result, only(result))
+    assert sentence in build_block(result).text and sentence in page
+    assert sentence.replace("*", "\\*") in to_markdown(build_block(result))
+    document = json.loads(json.dumps(to_json(result)))
+    assert document["comparisons"][0]["verdict"] == "worse"
+    assert len(document["sides"][0]["runs"]) == 6
+
+
+def test_command_prints_json_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    code = exit_code(monkeypatch, "compare", PLAIN, ACCESS, "--margin", "0.02", "--json", "--html", str(page))
+    assert code == 0 and page.is_file()
+    assert json.loads(capsys.readouterr().out)["metric"] == "ok_per_s"
