@@ -30,6 +30,7 @@ _TIME = re.compile(
 )
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*[^\s*])?)\*\*")
 _BLANKS = str.maketrans(dict.fromkeys("\u00a0\u2007\u202f", " "))
+_ALTERNATIVE = re.compile(r"\|(?![^(]*\))")  # outside of parentheses, in a regular expression
 _LITERAL = re.compile(r"(?:[\w ,=/:-]|\\[\\.])+")  # in a regular expression
 _JSON_BEGIN = r"[\[{]$|\{\""
 MAX_PREFIX = 200
@@ -107,7 +108,8 @@ def _beginnings() -> tuple[str, tuple[str, ...]]:
 
     The words find the few lines of a large output for which the regular expression is worth its time.
     """
-    begins = {base.load_tool(name).report_begin.partition(r"\n")[0] for name in base.tool_names()} - {""}
+    first_lines = (base.load_tool(name).report_begin.partition(r"\n")[0] for name in base.tool_names())
+    begins = {begin for line in first_lines for begin in _ALTERNATIVE.split(line)} - {""}
     words = (max(_LITERAL.findall(line), key=len, default="") for line in begins)
     return f"(?:{'|'.join(sorted(f'(?:{line})' for line in begins))})", tuple(re.sub(r"\\(.)", r"\1", w) for w in words)
 

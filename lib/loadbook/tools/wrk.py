@@ -1,4 +1,4 @@
-"""wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, `src/units.c`).
+"""wrk 4 and 1: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, `src/units.c`).
 
 - **wrk corrects `latency`**: after a pause of the server it adds samples as if requests had continued
   (`stats_correct`). Do not compare its percentiles with another tool's.
@@ -7,6 +7,8 @@
   wrk's text. If Lua rejects a script, wrk continues without it (doubt `script`).
 - Responses after `timeout_s` count as requests and `ok`, but not in the latencies (doubt `latency_censored`).
   Requests without a response count nowhere.
+- wrk 1 ("Making 100000 requests to") corrects nothing. Its latency is that of connections which it looks at a few times
+  a second (doubt `latency_sampled`); it counts overdue connections again every 2 s (doubt `timeouts_weighted`).
 - A server that closes connections causes `errors_read`, one that died `errors_write`. The exit code is always 0.
 """
 
@@ -42,8 +44,8 @@ _INT = r"-?\d{1,20}"
 
 
 HEAD_PATTERNS = (
-    LinePattern("head", "Running 3s test @ http://127.0.0.1:18090/", "Running ",
-                r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)"),
+    LinePattern("head", "Running 3s test @ http://127.0.0.1:18090/", "(?:Running|Making) ",
+                r"(?:(?P<asked>\d{1,20}[smh]) test @ |(?P<asked_requests>\d{1,20}) requests to )(?P<url>\S.*)"),
     LinePattern("load", "  2 threads and 50 connections", r"  (?P<threads>\d{1,20}) threads",
                 r" and (?P<connections>\d{1,20}) connections"),
     LinePattern("columns", "  Thread Stats   Avg      Stdev     Max   +/- Stdev", "  Thread Stats",
@@ -97,11 +99,16 @@ def is_wrk2(lines: list[str]) -> bool:
     return any(re.match(wrk2_lines, line) for line in lines)
 
 
+def is_wrk_1(report: TextReport) -> bool:
+    """Return whether a report is that of wrk 1, which made a number of requests instead of running for a time."""
+    return "asked_requests" in report
+
+
 def require_report(tool: str, output: ToolOutput, lines: Sequence[str]) -> None:
     """Raise ParseError with the probable reason unless there is a report as wrk and wrk2 print it."""
     if has_table(lines):  # its first line is as wrk's
         raise ParseError(tool, "stdout", 0, OtherProgram(f"no report of {tool} but one of autocannon"))
-    line_patterns.require_report(tool, output, lines, "Running ", Wrk.report_end)
+    line_patterns.require_report(tool, output, lines, "Running |Making ", Wrk.report_end)
 
 
 def mean_latency_s(report: TextReport) -> float:
@@ -162,8 +169,8 @@ def count_rows(
     if offered:
         yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
     yield Measurement("duration", "value", duration, "s", most_exact.text("duration"))
-    # wrk counts a late error response as time-out and as status error; wrk2 counts an overdue connection repeatedly
-    if not (errors["timeout"] and (errors["status"] or report.tool == "wrk2")):
+    # wrk 4 counts a late error response as time-out and as status error; wrk2 and wrk 1 an overdue connection repeatedly
+    if not (errors["timeout"] and (errors["status"] or report.tool == "wrk2" or is_wrk_1(report))):
         yield Measurement("errors", "count", sum(errors.values()), "1", None)
     for name, n in errors.items():
         yield Measurement(f"errors_{name}", "count", n, "1", report.text_if(name, n))
@@ -190,15 +197,28 @@ def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
     tool = report.tool
     if any(report.text(name).startswith("-") for name in ERROR_FIELDS if name in report):
         yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"
-    scale, requested = TIME_UNITS_S[report.text("asked")[-1]], int(report.text("asked")[:-1])
-    duration = report.value("duration", TIME_UNITS_S)
-    if duration < (requested - 0.5) * scale:
-        yield "stopped_early", f"{tool} ran {report.text('duration')} of the {report.text('asked')} asked for"
-    if duration > (requested + 0.5) * scale * 1.5 + 5:
-        text = f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}"
-        yield "clock", f"{text}: it trusts the wall clock"
+    yield from _requests_doubts(report) if is_wrk_1(report) else _duration_doubts(report)
     if rc:
         yield "exit_code", f"{tool} ended with exit code {rc} although its report is complete"
+
+
+def _requests_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
+    """Yield the doubt about wrk 1 if it made fewer requests than asked for: each thread makes the same whole number."""
+    asked, threads = report.count("asked_requests"), max(1, report.count("threads"))
+    if report.count("requests") < asked // threads * threads:
+        text = f"{report.text('requests')} requests of the {report.text('asked_requests')} that were asked for"
+        yield "stopped_early", text
+
+
+def _duration_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about a run that was far shorter or longer than asked for."""
+    tool, asked = report.tool, report.text("asked")
+    scale, requested = TIME_UNITS_S[asked[-1]], int(asked[:-1])
+    duration = report.value("duration", TIME_UNITS_S)
+    if duration < (requested - 0.5) * scale:
+        yield "stopped_early", f"{tool} ran {report.text('duration')} of the {asked} asked for"
+    if duration > (requested + 0.5) * scale * 1.5 + 5:
+        yield "clock", f"{tool} says it ran {report.text('duration')} instead of {asked}: it trusts the wall clock"
 
 
 class Wrk(base.Tool):
@@ -206,7 +226,7 @@ class Wrk(base.Tool):
 
     name = "wrk"
     binary = "wrk"
-    report_begin = r"Running .* test @ "
+    report_begin = r"Running .* test @ |Making \d+ requests to "
     report_end = r"Transfer/sec:"
     install_hint = "apt-get install wrk"
     load_models = frozenset({"closed"})
@@ -345,7 +365,13 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
     yield from connection_doubts(report)
     if lost := lost_percentiles(report):
         yield "percentiles_lost", f"wrk printed 0.00us for {', '.join(lost)}: those percentiles are left out"
-    if report.count("timeout") > report.count("requests"):
+    if is_wrk_1(report) and has_latency(report):
+        text = "wrk 1 looks at the latency of one connection of each thread, 5 to 10 times a second"
+        yield "latency_sampled", f"{text}: not every request is in its mean and maximum"
+    if is_wrk_1(report) and report.count("timeout"):
+        text = f"{report.text('timeout')} time-outs: wrk 1 counts an overdue connection again every 2 s"
+        yield "timeouts_weighted", f"{text}, so they are not a number of requests"
+    elif report.count("timeout") > report.count("requests"):
         text = f"{report.text('timeout')} time-outs of {report.text('requests')} requests: wrk 2 and 3 count an overdue"
         yield "timeouts_weighted", f"{text} connection again every 2 s, so they are not a number of requests"
     elif report.count("timeout"):

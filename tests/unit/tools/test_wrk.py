@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.ingestion import report_files
+from loadbook.ingestion.wrapping import unwrap
 from loadbook.study.workload import Workload
 from loadbook.tools import base, wrk
 from loadbook.tools.base import Target, ToolOutput
@@ -230,3 +233,71 @@ def test_indented_report_is_refused_with_advice_to_remove_blanks() -> None:
 def test_report_in_utf_16_is_refused_with_advice_to_convert_it() -> None:
     with pytest.raises(ParseError, match="it is UTF-16: convert it to UTF-8"):
         WRK.parse(ToolOutput(case("slow_ms").stdout.decode().encode("utf-16")))
+
+
+WRK_1 = b"""Making 100000 requests to http://127.0.0.1:8080/json
+  4 threads and 256 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     7.90ms    6.10ms  26.50ms   50.00%
+    Req/Sec     2.90k     2.50k    7.00k    47.00%
+  100000 requests in 7.25s, 13.40MB read
+  Socket errors: connect 0, read 0, write 0, timeout 50
+Requests/sec:  13793.10
+Transfer/sec:      1.85MB
+"""
+
+
+def test_wrk_1_is_read_with_doubts_on_its_sampled_latency_and_its_time_outs() -> None:
+    parsed = WRK.parse(ToolOutput(WRK_1))
+    found = {key: row.value for key, row in table(parsed.measurements).items()}
+    assert (found["requests", "count"], found["requests_per_s", "value"]) == (100_000, 13793.10)
+    assert (found["latency", "mean"], found["latency", "max"]) == (pytest.approx(0.0079), pytest.approx(0.0265))
+    assert found["errors_timeout", "count"] == 50 and ("errors", "count") not in found
+    assert [name for name, _ in parsed.doubts] == ["latency_sampled", "timeouts_weighted"]
+
+
+def test_wrk_1_without_time_outs_has_a_sum_of_errors() -> None:
+    parsed = WRK.parse(ToolOutput(WRK_1.replace(b"timeout 50", b"timeout 0").replace(b"read 0", b"read 3")))
+    assert table(parsed.measurements)["errors", "count"].value == 3
+
+
+@pytest.mark.parametrize(("asked", "is_early"), [(100_003, False), (100_004, True)])
+def test_wrk_1_stopped_early_if_its_threads_made_fewer_than_their_whole_number(asked: int, is_early: bool) -> None:
+    parsed = WRK.parse(ToolOutput(WRK_1.replace(b"Making 100000", b"Making %d" % asked)))
+    assert ("stopped_early" in dict(parsed.doubts)) is is_early
+
+
+@pytest.mark.parametrize("place", [match.start() for match in re.finditer(rb"\d", WRK_1)])
+def test_changed_digit_of_wrk_1_is_refused_or_changes_its_own_numbers(place: int) -> None:
+    digit = b"%d" % ((int(WRK_1[place : place + 1]) + 3) % 10)
+    whole = {key: row.value for key, row in table(WRK.parse(ToolOutput(WRK_1)).measurements).items()}
+    try:
+        found = values(ToolOutput(WRK_1[:place] + digit + WRK_1[place + 1 :]))
+    except ParseError:
+        return
+    different = {key for key in whole | found if whole.get(key) != found.get(key)}
+    derived = {key for key in different if key[0].startswith("errors") or key[0] in ("ok", "ok_per_s")}
+    assert len(different - derived) <= 1
+
+
+def test_cut_text_of_wrk_1_is_refused() -> None:
+    for end in range(len(WRK_1) - 3):
+        with pytest.raises(ParseError):
+            WRK.parse(ToolOutput(WRK_1[:end]))
+
+
+@pytest.mark.parametrize(("old", "new"), [("7.25s", "7.25m"), ("1.85MB", "1.85KB"), ("7.90ms", "7.90s")])
+def test_swapped_unit_of_wrk_1_is_refused(old: str, new: str) -> None:
+    with pytest.raises(ParseError):
+        WRK.parse(ToolOutput(WRK_1.replace(old.encode(), new.encode())))
+
+
+def test_log_with_both_first_lines_of_wrk_is_split() -> None:
+    log = WRK_1 + b"$ make other\n" + case("slow_ms").stdout + WRK_1
+    assert [part[:7] for part in report_files.split_reports(log)] == [b"Making ", b"Running", b"Making "]
+
+
+def test_prefix_before_each_first_line_of_wrk_is_taken_off() -> None:
+    for report in (WRK_1, case("slow_ms").stdout):
+        (text,) = unwrap(b"".join(b"web | " + line for line in report.splitlines(keepends=True)))
+        assert text.data.split(b"\n")[:9] == report.split(b"\n")[:9]
