@@ -36,7 +36,7 @@ from loadbook.tools.line_patterns import LinePattern, TextReport
 ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other", "write": "write"}
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # ab's row -> metric
-PLAIN_HEADING = "              min   avg   max"  # the table's heading when ab runs with -S
+PLAIN_HEADING = "min   avg   max"  # the table's heading when ab runs with -S
 
 _N = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d+"
@@ -126,7 +126,8 @@ def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
     rows = ("connect", "processing", "waiting", "total")
     if any(re.match(r"Complete requests: +0$", line) for line in lines):
         return HEAD_PATTERNS
-    times = (_times_line(row, PLAIN_HEADING in lines) for row in rows)
+    is_plain = any(line.lstrip() == PLAIN_HEADING for line in lines)
+    times = (_times_line(row, is_plain) for row in rows)
     return (*HEAD_PATTERNS, *TIMES_HEADING, *times, *PERCENTILE_TABLE)
 
 
@@ -402,9 +403,11 @@ class Ab(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report; percentiles come from the -e file if ab wrote one."""
-        lines = line_patterns.clean_lines(output.stdout)
-        require_ab_report(output, lines)
-        report = line_patterns.read_report(self.name, lines, report_patterns(lines))
+        cleaned = line_patterns.clean_lines(output.stdout)
+        require_ab_report(output, cleaned)
+        patterns = report_patterns(cleaned)
+        lines = line_patterns.restore_indentation(cleaned, patterns)
+        report = line_patterns.read_report(self.name, lines, patterns)
         run = AbReport(report, output, lines)
         check_report(run)
         exact = read_percentiles(run)

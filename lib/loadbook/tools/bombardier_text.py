@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from loadbook.core import units
 from loadbook.core.go_programs import parse_duration_s
-from loadbook.tools.line_patterns import LinePattern, TextReport, read_report, rounding_half_width
+from loadbook.tools.line_patterns import LinePattern, TextReport, read_report, restore_indentation, rounding_half_width
 
 REPORT_BEGIN = r"Bombarding \S+ (?:for|with) "
-REPORT_END = r"  Throughput: "
+REPORT_END = r"(?:  )?Throughput: +[\d.]+(?:[KMGTP]B)?/s"
 FIRST_LINE = re.compile(r"Statistics +Avg +Stdev +Max")
 _TIME = r"(?P<{}>\d+\.\d\d(?:us|ms|s|m|h))"
 PATTERNS = (
@@ -53,12 +53,15 @@ PATTERNS = (
     LinePattern("others", "    others - 0", r"    others - ", r"(?P<other>\d+)"),
     LinePattern("errors", "  Errors:", r"  Errors:", optional=True),
     LinePattern(
-        "throughput", "  Throughput:    14.62MB/s", REPORT_END, r" *(?P<sent_and_read>\d+\.\d\d(?:[KMGTP]B)?)/s"
+        "throughput", "  Throughput:    14.62MB/s", r"  Throughput: ", r" *(?P<sent_and_read>\d+\.\d\d(?:[KMGTP]B)?)/s"
     ),
 )
 _PERCENTILE = re.compile(r" +\d+% "), re.compile(r" +(\d+)% +(\d+\.\d\d(?:us|ms|s|m|h))")
 _FAILURE = re.compile(r" "), re.compile(r" +(.+) - (\d+)")
 PERCENTS = ("50", "75", "90", "95", "99")
+
+
+ROWS = {r"\d+% .*": "     ", r".+ - \d+": "    "}
 
 
 class BombardierText(NamedTuple):
@@ -75,6 +78,7 @@ class BombardierText(NamedTuple):
 
 def read_text(lines: Sequence[str]) -> BombardierText:
     """Return the numbers of a text report; ParseError if it is cut, holds two, or contradicts itself."""
+    lines = restore_indentation(lines, PATTERNS, ROWS)
     text = read_report("bombardier", lines, PATTERNS)
     places = text.line_numbers
     percentiles = _rows(text, lines, "distribution", "codes", _PERCENTILE) if "distribution" in text else []

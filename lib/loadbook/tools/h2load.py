@@ -282,7 +282,7 @@ class H2load(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, with exact percentiles if there is a log of the requests."""
-        lines = line_patterns.clean_lines(output.stdout)
+        lines = line_patterns.restore_indentation(line_patterns.clean_lines(output.stdout), LINE_PATTERNS)
         line_patterns.require_report(self.name, output, lines, REPORT_START, self.report_end)
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         check_report(report)

@@ -46,6 +46,7 @@ _LINES = (
 _PERCENTILE = re.compile(r"  \d+%"), re.compile(r"  (\d+)%%? in (\d+\.\d{4}) secs")
 _STATUS = re.compile(r"  \["), re.compile(r"  \[([1-5]\d\d)\]\t(\d+) responses")
 _FAILURE = re.compile(r"  \["), re.compile(r"  \[(\d+)\]\t(.+)")
+_ROWS = dict.fromkeys((r"\d+%%? in .*", r"\[\d+\]\t.*"), "  ")
 _PERCENTS = (10, 25, 50, 75, 90, 95, 99)
 
 
@@ -82,7 +83,8 @@ class _Report:
     """One text report, after a check that it is complete and does not contradict itself."""
 
     def __init__(self, output: ToolOutput) -> None:
-        self.output, lines = output, line_patterns.clean_lines(output.stdout)
+        lines = line_patterns.restore_indentation(line_patterns.clean_lines(output.stdout), _LINES, _ROWS)
+        self.output = output
         self._require(lines)
         self.text = text = line_patterns.read_report("hey", lines, _LINES)
         self.seconds = text.value("total", units.TIME_UNITS_S, "s")

@@ -293,7 +293,7 @@ def _samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
     for i, rate in enumerate(rates):
         yield Sample("reply_rate", "requests_per_s", first + i * RATE_INTERVAL_S, "s", float(rate), "1/s")
     for line in lines[lines.index(HISTOGRAM_HEADING) :] if HISTOGRAM_HEADING in lines else ():
-        if match := re.fullmatch(r" +(\d+\.\d) (\d+)", line):
+        if match := re.fullmatch(r" *(\d+\.\d) (\d+)", line):
             yield Sample("lifetime", "connection_time", float(f"{match[1]}e-3"), "s", float(match[2]), "1")
 
 

@@ -132,6 +132,37 @@ class TextReport:
         return ParseError(self.tool, self.file, number, message)
 
 
+def restore_indentation(
+    text: Sequence[str], patterns: Sequence[LinePattern], rows: Mapping[str, str] | None = None
+) -> Sequence[str]:
+    """Return a report's lines with the blanks before them, which Markdown, wikis and chats drop from all lines.
+
+    The first indented pattern tells whether they were dropped: of those that are not optional, if there is one. `rows`
+    maps regular expressions of the rows of its tables, without blanks, to the blanks before them.
+    """
+    indented = [(re.split(r"\S", pattern.example, maxsplit=1)[0], pattern) for pattern in patterns]
+    indented = [(blanks, pattern) for blanks, pattern in indented if blanks]
+    sign_blanks, sign = next((form for form in indented if not form[1].optional), indented[0])
+    if any(sign.start_regex.match(line) for line in text):
+        return text
+    if not any(sign.start_regex.match(sign_blanks + line) for line in text):
+        return text
+    forms = [(blanks, pattern.line_regex) for blanks, pattern in indented]
+    forms += [(blanks, re.compile(blanks + row)) for row, blanks in (rows or {}).items()]
+    cut_forms = [(blanks, pattern.start_regex) for blanks, pattern in indented]
+    return [_indented_line(line, forms, cut_forms) if line else line for line in text]
+
+
+_Forms = Sequence[tuple[str, re.Pattern[str]]]  # blanks, and a regular expression of a line with them
+
+
+def _indented_line(line: str, forms: _Forms, cut_forms: _Forms) -> str:
+    """Return a line with the blanks of its form: of a whole line if possible, else of one that was cut."""
+    whole = (blanks + line for blanks, form in forms if form.fullmatch(blanks + line))
+    cut = (blanks + line for blanks, form in cut_forms if form.match(blanks + line))
+    return next(whole, next(cut, line))
+
+
 def read_report(
     tool: str, text: Sequence[str], patterns: Sequence[LinePattern], file: str = "stdout", first: int = 1
 ) -> TextReport:

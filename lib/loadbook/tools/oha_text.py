@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
+from loadbook.tools.line_patterns import LinePattern, TextReport, read_report, restore_indentation
 
 UNIT_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "sec": 1.0, "secs": 1.0, "s": 1.0, "min": 60.0, "hr": 3600.0}
 SIZE_B = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -65,6 +65,9 @@ _STATUS = re.compile(r"  \["), re.compile(r"  \[([1-9]\d\d)\] (\d+) responses")
 _FAILURE = re.compile(r"  \["), re.compile(r"  \[(\d+)\] (.+)")
 
 
+ROWS = dict.fromkeys((_BUCKET[1].pattern.lstrip(" +"), r"\d+(?:\.\d+)?% in .*", r"\[\d+\] .*"), "  ")
+
+
 class OhaText(NamedTuple):
     """A text report in the form of oha's JSON, and its numbers as printed.
 
@@ -79,6 +82,7 @@ class OhaText(NamedTuple):
 
 def read_text(lines: Sequence[str]) -> OhaText:
     """Return the numbers of a text report; ParseError if it is cut, holds two, or contradicts itself."""
+    lines = restore_indentation(lines, PATTERNS, ROWS)
     text = read_report("oha", lines, PATTERNS)
     codes, errors = _counts(text, lines)
     buckets = _rows(text, lines, "histogram", text.line_numbers["distribution"], _BUCKET)

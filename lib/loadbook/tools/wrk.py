@@ -71,7 +71,7 @@ LINE_PATTERNS = (
     *HEAD_PATTERNS,
     LinePattern("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
     *(
-        LinePattern(f"p{p}", f"     {p}%  {time}", rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME_PATTERN})", optional=True)
+        LinePattern(f"p{p}", f"     {p}%  {time}", rf" {{5}}{p}%(?: |$)", rf" *(?P<p{p}>{TIME_PATTERN})", optional=True)
         for p, time in ((50, "830.00us"), (75, "  3.02ms"), (90, "  9.04ms"), (99, " 30.00ms"))
     ),
     *TAIL_PATTERNS,
@@ -95,7 +95,7 @@ RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration"
 
 def is_wrk2(lines: list[str]) -> bool:
     """Return whether a report is wrk2's: it has a line on calibration or HdrHistogram, or "nan" as Req/Sec."""
-    wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
+    wrk2_lines = r" *Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
     return any(re.match(wrk2_lines, line) for line in lines)
 
 
@@ -169,7 +169,7 @@ def count_rows(
     if offered:
         yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
     yield Measurement("duration", "value", duration, "s", most_exact.text("duration"))
-    # wrk 4 counts a late error response as time-out and as status error; wrk2 and wrk 1 an overdue connection repeatedly
+    # wrk 4 counts a late error response as time-out and status error; wrk2 and wrk 1 an overdue connection repeatedly
     if not (errors["timeout"] and (errors["status"] or report.tool == "wrk2" or is_wrk_1(report))):
         yield Measurement("errors", "count", sum(errors.values()), "1", None)
     for name, n in errors.items():
@@ -273,7 +273,7 @@ class Wrk(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: from the Lua block if there is one, checked against the text report."""
-        lines = line_patterns.clean_lines(output.stdout)
+        lines = line_patterns.restore_indentation(line_patterns.clean_lines(output.stdout), LINE_PATTERNS)
         require_report(self.name, output, lines)
         if is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, OtherProgram("no report of wrk but one of wrk2, another tool"))

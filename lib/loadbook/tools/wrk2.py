@@ -52,6 +52,12 @@ LINE_PATTERNS = (
     ),
     *TAIL_PATTERNS,
 )
+CALIBRATION = LinePattern(
+    "calibration",
+    "  Thread calibration: mean lat.: 1.500ms, rate sampling interval: 10ms",
+    "  Thread calibration:",
+    ".*",
+)
 BLOCK_PATTERNS = (
     *(LinePattern(field, f"{percent:>7}%  836.00us",
                   rf" {{0,2}}{re.escape(percent)}%", rf" +(?P<{field}>{TIME_PATTERN})")
@@ -186,7 +192,8 @@ class Wrk2(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report; its spectra become samples: number of requests that took at most x seconds."""
-        lines = line_patterns.clean_lines(output.stdout)
+        patterns = (*LINE_PATTERNS, CALIBRATION, *BLOCK_PATTERNS)
+        lines = line_patterns.restore_indentation(line_patterns.clean_lines(output.stdout), patterns)
         wrk.require_report(self.name, output, lines)
         if not wrk.is_wrk2(lines):
             reason = OtherProgram("no report of wrk2: no calibration, no HdrHistogram; wrk's own?")
@@ -194,7 +201,7 @@ class Wrk2(base.Tool):
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         blocks = _read_blocks(report, lines)
         _check_report(report, blocks, output)
-        doubts = _doubts(report, output, sum(line.startswith("  Thread calibration:") for line in lines))
+        doubts = _doubts(report, output, sum(CALIBRATION.start_regex.match(line) is not None for line in lines))
         return ParsedReport(tuple(_rows(report, blocks, output)), tuple(_samples(blocks)), tuple(doubts))
 
 
