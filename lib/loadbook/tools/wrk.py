@@ -38,6 +38,7 @@ STATISTICS = {f: f for f in ("min", "mean", "sd", "max", "p50", "p75", "p90", "p
 
 TIME_PATTERN = r"\d{1,20}\.\d\d(?:us|ms|s|m|h)"
 _SPREAD = rf"(?:{TIME_PATTERN}|-?nanu?s?)"
+_NO_UNIT = r"\d{1,20} +\d{1,20} +\d{1,20}"  # as a build of wrk printed them (wg/wrk issue 77)
 _SIZE = r"\d{1,20}\.\d\d[KMGT]?B"
 _RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
 _INT = r"-?\d{1,20}"
@@ -51,7 +52,8 @@ HEAD_PATTERNS = (
     LinePattern("columns", "  Thread Stats   Avg      Stdev     Max   +/- Stdev", "  Thread Stats",
                 r" +Avg +Stdev +Max +\+/- Stdev"),
     LinePattern("latency", "    Latency     3.21ms    6.27ms  75.31ms   90.55%", "    Latency ",
-                rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%"),
+                rf" *(?:(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN})|(?P<no_unit>{_NO_UNIT}))"
+                r" +(?P<within>\d+\.\d\d|-?nan)%"),
     # rates per thread and 100 ms, not the total throughput, so these values are not used
     LinePattern("rates", "    Req/Sec    21.24k     6.53k   31.50k    52.46%", "    Req/Sec ",
                 rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%"),
@@ -118,8 +120,8 @@ def mean_latency_s(report: TextReport) -> float:
 
 
 def has_latency(report: TextReport) -> bool:
-    """Return whether latency was sampled: without samples wrk prints zeros, and -nan under "+/- Stdev"."""
-    return "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
+    """Return whether latency is printed with its unit; without samples wrk prints zeros, and -nan under "+/- Stdev"."""
+    return "max" in report and "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
 
 
 def lost_percentiles(report: TextReport) -> list[str]:
@@ -363,6 +365,9 @@ def _ignored_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
     yield from connection_doubts(report)
+    if "no_unit" in report:
+        text = f"wrk printed its latency without a unit ({' '.join(report.text('no_unit').split())})"
+        yield "latency_without_unit", f"{text}: there is no latency"
     if lost := lost_percentiles(report):
         yield "percentiles_lost", f"wrk printed 0.00us for {', '.join(lost)}: those percentiles are left out"
     if is_wrk_1(report) and has_latency(report):

@@ -223,6 +223,8 @@ def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
 
 def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> None:
     """Raise ParseError if the report contradicts itself or lacks a latency block that the command requested."""
+    if "no_unit" in report:
+        raise report.error_at("latency", "the latency has no unit")
     wrk.check_totals(report)
     options, names = command_options(output.argv), set(blocks)
     missing = ("-U" in options and names != set(BLOCK_METRICS)) or ("-L" in options and not blocks)

@@ -301,3 +301,45 @@ def test_prefix_before_each_first_line_of_wrk_is_taken_off() -> None:
     for report in (WRK_1, case("slow_ms").stdout):
         (text,) = unwrap(b"".join(b"web | " + line for line in report.splitlines(keepends=True)))
         assert text.data.split(b"\n")[:9] == report.split(b"\n")[:9]
+
+
+WITHOUT_UNITS = """Running 1m test @ https://10.0.0.7/
+  4 threads and 200 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency    812345  64021187 20111222    83.10%
+    Req/Sec    70.20     30.10   240.00     67.00%
+  16800 requests in 1.00m, 640.00MB read
+  Socket errors: connect 12, read 0, write 0, timeout 3100
+Requests/sec:    280.00
+Transfer/sec:     10.67MB
+"""
+
+
+def test_latency_without_units_is_left_out_with_a_doubt() -> None:
+    parsed = WRK.parse(ToolOutput(WITHOUT_UNITS.encode()))
+    found = {key: row.value for key, row in table(parsed.measurements).items()}
+    assert (found["requests", "count"], found["requests_per_s", "value"]) == (16_800, 280)
+    assert (found["errors_connect", "count"], found["errors_timeout", "count"]) == (12, 3100)
+    assert found["duration", "value"] == 60 and not [key for key in found if key[0] == "latency"]
+    assert "(812345 64021187 20111222)" in dict(parsed.doubts)["latency_without_unit"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("812345  64021187 20111222", "812345  64021187"),
+        ("812345  64021187 20111222", "8.12ms  64021187 20111222"),
+        ("812345  64021187 20111222", "812345  64021187 20.11ms"),
+        ("280.00", "290.00"),
+        ("1.00m", "1.00s"),
+    ],
+)
+def test_report_without_units_that_is_changed_is_refused(old: str, new: str) -> None:
+    with pytest.raises(ParseError):
+        WRK.parse(ToolOutput(WITHOUT_UNITS.replace(old, new).encode()))
+
+
+def test_wrk2_refuses_a_latency_without_units() -> None:
+    calibrated = WITHOUT_UNITS.replace("  Thread Stats", "  Thread calibration: mean lat.: 1.5ms\n  Thread Stats")
+    with pytest.raises(ParseError, match="the latency has no unit"):
+        base.load_tool("wrk2").parse(ToolOutput(calibrated.encode()))
