@@ -4,9 +4,9 @@ Blocks of rows are parsed by pyarrow, two at a time. A block that pyarrow reject
 foreign row, NULs, an unknown encoding) is read again record by record, which finds the line of the problem. Both
 ways give the same columns, from which `jtl_rows` makes rows.
 
-Accepted: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that
-are not UTF-8. Skipped and reported with number and line: rows with NULs inside, and a truncated last row. Every other
-defect raises ParseError.
+Accepted: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that are not UTF-8,
+line ends without quotes in a message. Skipped and reported with number and line: rows with NULs inside, and a
+truncated last row. Every other defect raises ParseError.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ COLUMN_TYPES = {
     "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
     **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
 }  # fmt: skip
+# those that are checked if no header names the columns
+ASSUMED_TYPES = {
+    name: log_stream.TEXT_TYPE if name in ("responseCode", "dataType", "URL") else pa.int64()
+    for name in jtl_rows.ASSUMED_KINDS
+}
+MESSAGES = ("responseMessage", "failureMessage")
+MAX_LINES = 100  # of one message
 HEAD_BYTES = 1 << 16
 ParsedBlock = tuple[pa.Table, list[Damage], int]  # rows, damage, number of lines
 
@@ -55,7 +62,8 @@ def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> 
         return _build_table([], layout, names), _trailing_damage(bytes(block.data), layout)
     damage: list[Damage] = []
     records = _split_records(bytes(block.data), layout, damage)
-    rows = [row for line, fields in records if (row := _checked_fields(line, fields, layout, damage))]
+    whole = _join_records(records, layout, damage)
+    rows = [row for line, fields in whole if (row := _checked_fields(line, fields, layout, damage))]
     return _build_table(rows, layout, names), damage
 
 
@@ -92,6 +100,47 @@ def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iter
             return
         except csv.Error as error:
             raise BadRowError(line, f"broken quoting: {error}") from None
+
+
+def _join_records(
+    records: Iterator[tuple[int, list[str]]], layout: JtlLayout, damage: list[Damage]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records, and rows in one piece that a line end without quotes around its message broke.
+
+    Such rows are joined only if the line end is within a message, and every other field is what its column holds.
+    """
+    for line, fields in records:
+        pieces = [fields]
+        while len(pieces) <= MAX_LINES and _is_broken_in_a_message(_joined(pieces), layout):
+            _, following = next(records, (0, None))
+            if following is None:
+                break
+            pieces.append(following)
+        joined = _joined(pieces)
+        if len(pieces) > 1 and (len(pieces) > MAX_LINES or layout.row_error(joined)):
+            hint = "put quotes around messages with line ends, or let JMeter write the file again"
+            raise BadRowError(line, f"{layout.row_error(fields)}; {hint}")
+        if len(pieces) > 1:
+            damage.append(
+                Damage("line_end", line, "a message with a line end and no quotes around it: read as one row")
+            )
+        yield line, joined
+
+
+def _joined(pieces: Sequence[list[str]]) -> list[str]:
+    """Return the fields of several records as those of one, with line ends between them."""
+    fields = list(pieces[0])
+    for piece in pieces[1:]:
+        fields[-1:] = [f"{fields[-1]}\n{piece[0] if piece else ''}", *piece[1:]]
+    return fields
+
+
+def _is_broken_in_a_message(fields: list[str], layout: JtlLayout) -> bool:
+    """Return whether the fields are the beginning of a row up to a message, each of them valid."""
+    last = len(fields) - 1
+    if not 0 < last < len(layout.columns) - 1 or layout.columns[last] not in MESSAGES or "\0" in "".join(fields):
+        return False
+    return not any(map(layout.field_error, layout.columns, layout.columns, fields))
 
 
 def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: list[Damage]) -> list[str] | None:
@@ -171,6 +220,8 @@ def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
     types = {name: COLUMN_TYPES[name] for name in layout.columns if name in COLUMN_TYPES}
     if not any(text.encode() in block.data for text in (jtl_rows.TRANSACTION, jtl_rows.NO_ANSWER)):
         types.pop("responseMessage", None)  # not needed then, and a tenth of the time
+    if layout.is_assumed:
+        types |= {name: ASSUMED_TYPES[name] for name in layout.columns if name in ASSUMED_TYPES}
     if layout.timestamp_format and layout.timestamp_format.is_pattern:
         types["timeStamp"] = pa.string()
     table = arrow_csv.read_csv(
@@ -203,7 +254,18 @@ def _checked_table(table: pa.Table, layout: JtlLayout) -> pa.Table:
         epoch = name == "timeStamp" and layout.timestamp_format is EPOCH_MS
         if low < (10**12 if epoch else 0) or high >= (10**13 if epoch else 10**18):
             raise pa.ArrowInvalid(f"{name} is out of range")
+    if layout.is_assumed:
+        _check_kinds(table, layout)
     return table
+
+
+def _check_kinds(table: pa.Table, layout: JtlLayout) -> None:
+    """Raise ArrowInvalid if a text of a column that no header names is not of the column's kind."""
+    for name in table.column_names:
+        if name in jtl_rows.ASSUMED_KINDS and table[name].type == log_stream.TEXT_TYPE:
+            texts = pc.unique(table[name].cast(pa.string())).to_pylist()
+            if any(layout.field_error(name, name, text) for text in texts):
+                raise pa.ArrowInvalid(f"{name} is of another kind")
 
 
 def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] | None) -> tuple[JtlLayout, int]:

@@ -67,7 +67,16 @@ UNSAVED_BY_GENERATION = (
     _UNSAVED | {"URL"},
     _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"},
 )
+# of files without a header and without known properties: 2.x before and after it had the numbers of threads
+DEFAULTS_WITHOUT_HEADER = (*UNSAVED_BY_GENERATION, UNSAVED_BY_GENERATION[-1] | {"grpThreads", "allThreads"})
 INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # integers that are used
+# what every row must have in columns that no header names
+ASSUMED_KINDS = {
+    **dict.fromkeys(("sentBytes", "grpThreads", "allThreads", "IdleTime"), re.compile(r"[0-9]{1,18}")),
+    "responseCode": re.compile(r"[1-5][0-9][0-9]|(?:Non HTTP response code.*)?", re.DOTALL),
+    "dataType": re.compile(r"text|bin|"),
+    "URL": re.compile(r"null|(?:[A-Za-z][A-Za-z0-9+.-]*:.*)?", re.DOTALL),
+}
 SEPARATORS = (",", "\t", ";", "|")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 TICK_US = 1000
@@ -152,6 +161,7 @@ class JtlLayout:
     separator : one character.
     timestamp_format : format of the column timeStamp; None without that column.
     header : the fields of the file's header; None if it has no header.
+    is_assumed : no header and no property tells the columns: each row must have their kinds (ASSUMED_KINDS).
     timestamps_are_ends : time stamps are ends of requests (`sampleresult.timestamp.start=false`), not starts.
     """
 
@@ -160,6 +170,7 @@ class JtlLayout:
     timestamp_format: TimestampFormat | None
     header: tuple[str, ...] | None = None
     timestamps_are_ends: bool = False
+    is_assumed: bool = False
 
     def row_error(self, fields: Sequence[str]) -> str | None:
         """Return the message for a row with a wrong number of fields or an invalid field; None if the row is valid."""
@@ -177,6 +188,8 @@ class JtlLayout:
             return f"{name} is neither true nor false: {text[:40]!r}"
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
             return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
+        if self.is_assumed and column in ASSUMED_KINDS and not ASSUMED_KINDS[column].fullmatch(text):
+            return f"not the {len(self.columns)} default columns of JMeter: no {name}: {text[:40]!r}"
         return None
 
     def column_array(self, column: str, values: list[str]) -> pa.Array:
@@ -197,7 +210,7 @@ def find_layout(file: str, first: str, second: str, properties: Mapping[str, str
     ----------
     file : the file's name in error messages.
     properties : the run's JMeter properties (names without `-J`), None if not known. A file without a header is then
-        readable only if it has the twelve default columns of JMeter 2.x.
+        readable only if every row has the kinds of the default columns of JMeter 2.x (10 or 12), 3.x or 4 and 5.
     """
     known_properties = properties or {}
     ends = known_properties.get("sampleresult.timestamp.start", "true") == "false"
@@ -236,11 +249,13 @@ def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> 
 
 
 def _layout_from_properties(line: str, properties: Mapping[str, str] | None) -> JtlLayout | None:
-    generations = UNSAVED_BY_GENERATION[-1:] if properties is None else UNSAVED_BY_GENERATION
+    generations = DEFAULTS_WITHOUT_HEADER if properties is None else UNSAVED_BY_GENERATION
     separators = SEPARATORS if properties is None else (_separator(properties),)
     for separator, fields in _split_by_each(line, separators):
         for unsaved in generations:
-            layout = JtlLayout(_saved_columns(unsaved, properties or {}), separator, None)
+            layout = JtlLayout(
+                _saved_columns(unsaved, properties or {}), separator, None, is_assumed=properties is None
+            )
             if len(fields) < 3 or layout.row_error(fields) is not None:
                 continue
             is_timed = EPOCH_MS.parse_ms(fields[0]) is not None or _detect_timestamp_format(fields[0])

@@ -308,8 +308,8 @@ def summarise(
         `h2load` (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known. A CSV without a header
-        is then read only if it has the twelve default columns of JMeter 2.x. For vegeta: `interval_ns`, the time
-        between two scheduled starts, if the rate is constant.
+        is then read only if its rows have the default columns of JMeter 2.x, 3.x, or 4 and 5. For vegeta:
+        `interval_ns`, the time between two scheduled starts, if the rate is constant.
     store : open parquet writer that also receives the rows; it may receive the logs of several drivers in turn.
     driver : name of the log's driver, for the store.
     start : offset in bytes of the first line to read, behind the lines of an earlier run.

@@ -21,8 +21,8 @@
   response included (doubts `whole_ms`, `unanswered`). **`ttfb`** is its Latency, of samples with a response, with
   connecting. **`connect_time`** covers connections opened in 1 ms or more; JMeter writes 0 for others. `duration` is
   from the first start to the last end of the samples.
-- **Read**: a JTL or a folder with it (docs/explore.md). A JTL without a header needs the twelve default columns of
-  JMeter 2.x or the recorded properties; empty `bytes` cells and results of several runs in one file are refused.
+- **Read**: a JTL or a folder with it (docs/explore.md). A JTL without a header needs the recorded properties, or the
+  default columns of JMeter 2.x, 3.x, or 4 and 5 in every row. Empty `bytes` cells are refused.
 """
 
 # The samples are compared with the summary that JMeter printed for its last run, so that a file with the results of
