@@ -186,6 +186,8 @@ class JtlLayout:
             return f"{name} is not a whole number: {text[:40]!r}"
         if column == "success" and text.lower() not in ("true", "false"):
             return f"{name} is neither true nor false: {text[:40]!r}"
+        if column == "timeStamp" and text == "0":
+            return f"{name} is 0: a sample that was stopped before it began; remove such rows, and read the others"
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
             return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
         if self.is_assumed and column in ASSUMED_KINDS and not ASSUMED_KINDS[column].fullmatch(text):

@@ -214,6 +214,18 @@ class Summary:
             return None
         return (self.last_end_us - self.first_start_us) / 1e6
 
+    def idle_gaps_s(self, least_s: float) -> list[float]:
+        """Return the times of at least `least_s` seconds in which no request was under way, each 2 s too short at most.
+
+        It is empty if the duration of some request is not known.
+        """
+        ends = np.array(sorted(self.seconds), np.int64)
+        latency = self.total().latency
+        if len(ends) < 2 or not latency.count or self.rows[LogRowKind.AGGREGATE]:
+            return []
+        idle = np.diff(ends) - 1 - latency.percentile_s(100)
+        return [float(gap) for gap in idle[idle >= least_s]]
+
     def total(self) -> Tally:
         """Return the tally of all labels together."""
         total = Tally()

@@ -57,6 +57,8 @@ _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+)
 _SUMMARY = re.compile(r"summary [+=] +\d+ in ")
 _BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
+# between runs in one file, nothing is under way for long; a load may pause, too, but then between most of its requests
+MIN_PAUSE_S, MAX_PAUSE_SHARE = 60.0, 0.05
 PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
 RESERVED_OPTIONS = (
     *("-n", "--nongui", "-t", "--testfile", "-l", "--logfile", "-j", "--jmeterlogfile"),
@@ -150,6 +152,12 @@ def check_against_summary(file: str, figures: Summary, summary: dict[str, int] |
         raise ParseError("jmeter", file, 0, text)
 
 
+def pauses_s(figures: Summary) -> list[float]:
+    """Return the pauses (s) that are no part of a load: a minute or more, and rare among its requests."""
+    gaps = figures.idle_gaps_s(MIN_PAUSE_S)
+    return gaps if len(gaps) <= MAX_PAUSE_SHARE * figures.total().attempts else []
+
+
 def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
     from loadbook.request_logs.stream import LogRowKind
@@ -169,7 +177,10 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         transactions = figures.rows[LogRowKind.TRANSACTION]
         what = f"all {transactions} rows are transactions" if transactions else "the file has no rows"
         yield "no_samples", f"{file} has no samples: {what}"
-    if total.attempts and figures.duration_s is None:
+    if gaps := pauses_s(figures):
+        text = f"nothing was under way for {max(gaps) / 60:.3g} min: JMeter appends to a file of results that is there"
+        yield "runs_appended", f"{file}: {text}, so these may be {len(gaps) + 1} runs: no duration and no rates"
+    elif total.attempts and figures.duration_s is None:
         yield "no_times", f"{file} has no time stamps: neither duration nor rates are known"
     if total.answered and total.latency.count and total.latency.mean_s() < base.COARSE_S:
         yield "whole_ms", "JMeter has whole milliseconds only, too coarse for times this short"
@@ -338,7 +349,9 @@ class JMeter(base.Tool):
         check_against_summary(file, figures, summary_totals(output))
         rate = (properties or {}).get("rate", "")
         offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
-        doubts = result_doubts(file, figures, output)
+        doubts = list(result_doubts(file, figures, output))
+        if pauses_s(figures):
+            figures.last_end_us = None  # the time of several runs together is that of none
         return request_rows.log_report(figures, "latency", offered, doubts, REJECTED_DAMAGE)
 
 

@@ -320,3 +320,36 @@ def test_jmeter_results_without_column_elapsed_are_refused_with_their_columns() 
         JMETER.parse(jtl(header="label,responseCode,threadName,success"))
     with pytest.raises(ParseError, match="no report of jmeter"):
         JMETER.parse(ToolOutput(b"ApacheJMeter.jar\tis a file\n"))
+
+
+def samples(starts_ms: list[int]) -> ToolOutput:
+    rows = "".join(f"{1710000000000 + ms},20,Home,200,OK,Users 1-1,true,740,17\n" for ms in starts_ms)
+    head = "timeStamp,elapsed,label,responseCode,responseMessage,threadName,success,bytes,Latency\n"
+    return ToolOutput(b"", files={"results.jtl": (head + rows).encode()})
+
+
+def test_runs_that_were_appended_to_one_file_have_no_rate_and_no_duration() -> None:
+    run = list(range(0, 10_000, 250))
+    parsed = JMETER.parse(samples([*run, *(2_410_000 + ms for ms in run)]))
+    found = table(parsed.measurements)
+    assert (found["requests", "count"].value, found["ok", "count"].value) == (80, 80)
+    assert not {"requests_per_s", "ok_per_s", "bytes_per_s", "duration"} & {metric for metric, _ in found}
+    assert "nothing was under way for 40 min" in dict(parsed.doubts)["runs_appended"]
+    assert ", so these may be 2 runs: " in dict(parsed.doubts)["runs_appended"] and "no_times" not in dict(
+        parsed.doubts
+    )
+
+
+@pytest.mark.parametrize("starts_ms", [[i * 90_000 for i in range(40)], [*range(0, 30_000, 250), 85_000]])
+def test_load_that_pauses_between_all_requests_or_briefly_is_one_run(starts_ms: list[int]) -> None:
+    parsed = JMETER.parse(samples(starts_ms))
+    assert "runs_appended" not in dict(parsed.doubts)
+    assert ("requests_per_s", "value") in table(parsed.measurements)
+
+
+def test_sample_with_the_time_stamp_0_is_named() -> None:
+    output = samples([0, 250, 500])
+    data = output.files["results.jtl"].replace(b"1710000000250", b"0")
+    with pytest.raises(ParseError, match=r"timeStamp is 0: .*remove such rows") as refused:
+        JMETER.parse(replace(output, files={"results.jtl": data}))
+    assert refused.value.line == 3
