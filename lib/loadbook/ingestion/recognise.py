@@ -68,8 +68,7 @@ def unreadable_reason(output: ToolOutput, place: str, errors: Sequence[ParseErro
         own = [error for error in own if not error.reason.startswith("empty")] or own
     by_reason: dict[str, list[str]] = {}
     for error in own:
-        inside = Path(place) / error.file
-        file = str(inside) if error.file != captured.STDOUT or Path(place).is_dir() else place
+        file = str(Path(place) / error.file) if Path(place).is_dir() else place
         line = f":{error.line + lines_before}" if error.line else ""
         by_reason.setdefault(f"{file}{line}: {error.reason}", []).append(error.tool)
     return "; or ".join(f"{reason} ({', '.join(tools)})" for reason, tools in by_reason.items())

@@ -83,14 +83,12 @@ def split_reports(data: bytes) -> list[bytes]:
     ValueError : a report lacks its first line, so that the number of reports is not known.
     """
     tools = [tool for tool in map(base.load_tool, base.tool_names()) if tool.report_begin]
-    begin, end = (
-        "|".join(sorted({f"(?:{line})" for line in lines}))
-        for lines in ([tool.report_begin for tool in tools], [tool.report_end for tool in tools])
-    )
+    begin = "|".join(sorted({f"(?:{tool.report_begin})" for tool in tools}))
+    ends = sorted({tool.report_end for tool in tools})
     parts = re.split(f"^(?={begin})", "\n".join(clean_lines(data)), flags=re.MULTILINE)
     parts[:2] = ["".join(parts[:2])]  # what stands before the first of the first lines
     for number, part in enumerate(parts, 1):
-        if len(re.findall(f"^(?:{end})", part, re.MULTILINE)) > 1:
+        if any(len(re.findall(f"^(?:{end})", part, re.MULTILINE)) > 1 for end in ends):
             raise ValueError(f"report {number} has the end of another one, whose first line is missing")
     lines = iter(BytesIO(data))
     return [b"".join(islice(lines, part.count("\n"))) for part in parts[:-1]] + [b"".join(lines)]

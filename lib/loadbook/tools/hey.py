@@ -135,7 +135,7 @@ class _Report:
         if self.output.exit_code:
             yield "exit_code", f"hey ended with exit code {self.output.exit_code}"
 
-    def _require(self, lines: list[str]) -> None:
+    def _require(self, lines: Sequence[str]) -> None:
         """Raise ParseError with the probable reason unless there is a report."""
         if not any(lines) and b"Usage: hey" in self.output.stderr:
             reason = f"hey printed its usage: an argument was wrong{line_patterns.exit_text(self.output)}"

@@ -95,7 +95,7 @@ SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk continue
 RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
-def is_wrk2(lines: list[str]) -> bool:
+def is_wrk2(lines: Sequence[str]) -> bool:
     """Return whether a report is wrk2's: it has a line on calibration or HdrHistogram, or "nan" as Req/Sec."""
     wrk2_lines = r" *Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
     return any(re.match(wrk2_lines, line) for line in lines)

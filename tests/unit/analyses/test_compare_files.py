@@ -59,7 +59,10 @@ def test_two_folders_of_ten_runs_have_a_verdict(tmp_path: Path) -> None:
     before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW)
     result = compare(before, after, margin=0.02)
     assert only(result).kind == "worse"
-    assert headline(result, only(result)) == "after is slower by 5.00 % (95 % interval 4.95 to 5.05 %), 10 and 10 runs."
+    assert (
+        headline(result, only(result)).replace("\u00a0", " ")
+        == "after is slower by 5.00 % (95 % interval 4.95 to 5.05 %), 10 and 10 runs."
+    )
     assert [file.requests for file in result.baseline.files] == [100_000] * 10
     assert [file.name for file in result.baseline.files][-1] == "run-10.txt"
     assert any("Order of the runs: not in the files" in line for line in result.limits)
