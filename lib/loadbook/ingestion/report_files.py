@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ from loadbook.core.errors import DataError
 from loadbook.core.units import pluralize
 from loadbook.ingestion.wrapping import unwrap
 from loadbook.tools import base
+from loadbook.tools.base import Tool
+from loadbook.tools.json_report import find_documents
 from loadbook.tools.line_patterns import clean_lines
 
 MAX_BYTES = 50_000_000
@@ -74,21 +76,70 @@ def choose_report(reports: Sequence[ReportText], path: Path, number: int) -> Rep
 
 
 def split_reports(data: bytes) -> list[bytes]:
-    """Return the text reports in a file, one after the other, each with the lines before the next one.
+    """Return the reports in a file, one after the other, each with the lines before the next one.
 
     The first begins with the file, also if that has other lines first; a file without a known first line is one report.
+    A report in JSON behind the text of the same tool belongs to it.
 
     Raises
     ------
     ValueError : a report lacks its first line, so that the number of reports is not known.
     """
-    tools = [tool for tool in map(base.load_tool, base.tool_names()) if tool.report_begin]
-    begin = "|".join(sorted({f"(?:{tool.report_begin})" for tool in tools}))
-    ends = sorted({tool.report_end for tool in tools})
-    parts = re.split(f"^(?={begin})", "\n".join(clean_lines(data)), flags=re.MULTILINE)
-    parts[:2] = ["".join(parts[:2])]  # what stands before the first of the first lines
-    for number, part in enumerate(parts, 1):
+    lines = clean_lines(data)
+    begins = _text_beginnings(lines)
+    cuts = [0, *(line for line in begins if line > min(begins)), len(lines)]
+    ends = sorted({tool.report_end for tool in _tools() if tool.report_end})
+    for number, (start, stop) in enumerate(pairwise(cuts), 1):
+        part = "\n".join(lines[start:stop])
         if any(len(re.findall(f"^(?:{end})", part, re.MULTILINE)) > 1 for end in ends):
             raise ValueError(f"report {number} has the end of another one, whose first line is missing")
-    lines = iter(BytesIO(data))
-    return [b"".join(islice(lines, part.count("\n"))) for part in parts[:-1]] + [b"".join(lines)]
+    cuts = sorted({*cuts, *_json_cuts(lines, _json_beginnings(lines), begins)})
+    rows = iter(BytesIO(data))
+    return [b"".join(islice(rows, stop - start)) for start, stop in pairwise(cuts[:-1])] + [b"".join(rows)]
+
+
+def _tools() -> list[Tool]:
+    return [base.load_tool(name) for name in base.tool_names()]
+
+
+def _text_beginnings(lines: Sequence[str]) -> dict[int, set[str]]:
+    """Return line (from 0) -> tools that may have printed it, of the first lines of text reports."""
+    text = "\n".join(lines)
+    found: dict[int, set[str]] = {}
+    for tool in _tools():
+        for match in re.finditer(f"^(?:{tool.report_begin})", text, re.MULTILINE) if tool.report_begin else ():
+            found.setdefault(text.count("\n", 0, match.start()), set()).add(tool.name)
+    return dict(sorted(found.items()))
+
+
+def _json_beginnings(lines: Sequence[str]) -> dict[int, set[str]]:
+    """Return line (from 0) -> tools that may have written it, of reports in JSON."""
+    found: dict[int, set[str]] = {}
+    for tool in _tools():
+        kind = list if tool.report_is_list else dict
+        for line, _ in find_documents(lines, *tool.report_keys, kind=kind) if tool.report_keys else ():
+            found.setdefault(line - 1, set()).add(tool.name)
+    return found
+
+
+def _json_cuts(
+    lines: Sequence[str], documents: Mapping[int, set[str]], begins: Mapping[int, set[str]]
+) -> Iterator[int]:
+    """Yield the lines of reports in JSON that belong to no text before them."""
+    text_of: set[str] = set()  # tools of the text before, as long as none of its reports in JSON was found
+    text_at, is_first = 0, True
+    for line in sorted({*begins, *documents}):
+        if line in begins:
+            text_of, text_at = set(begins[line]), line
+        else:
+            belongs = documents[line] & (text_of - _ended(lines[text_at:line], text_of))
+            if not is_first and not belongs:
+                yield line
+            text_of = set()
+        is_first = False
+
+
+def _ended(lines: Sequence[str], names: set[str]) -> set[str]:
+    """Return the other tools if the text has the last lines of a tool: it is then that tool's."""
+    ended = {name for name in names if any(re.match(base.load_tool(name).report_end, line) for line in lines)}
+    return names - ended if ended else set()

@@ -42,6 +42,7 @@ class Artillery(base.ImportedTool):
 
     name = "artillery"
     binary = "artillery"
+    report_keys = ("aggregate", "intermediate")
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report in JSON: stdout, or a file beside it."""

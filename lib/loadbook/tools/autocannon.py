@@ -53,6 +53,7 @@ class Autocannon(base.Tool):
 
     name = "autocannon"
     binary = "autocannon"
+    report_keys = ("url", "requests", "latency")
     install_hint = recipes()["autocannon"].hint
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("autocannon", "--version")

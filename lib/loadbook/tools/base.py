@@ -153,6 +153,8 @@ class Tool(Protocol):
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
     report_begin, report_end : regular expressions of the first line of a text report, by which a file with several is
         split, and of a line near its end, which it has at most once.
+    report_keys : keys that its report in JSON has, by which a file with several is split; `report_is_list`: the report
+        is an array of objects with these keys.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -169,6 +171,8 @@ class Tool(Protocol):
     has_timeout: bool = True
     report_begin: str = ""
     report_end: str = ""
+    report_keys: tuple[str, ...] = ()
+    report_is_list: bool = False
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

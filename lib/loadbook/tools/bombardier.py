@@ -33,6 +33,7 @@ class Bombardier(base.ImportedTool):
 
     name = "bombardier"
     binary = "bombardier"
+    report_keys = MARKS
     report_begin = bombardier_text.REPORT_BEGIN
     report_end = bombardier_text.REPORT_END
 

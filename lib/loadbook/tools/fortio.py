@@ -35,6 +35,7 @@ class Fortio(base.ImportedTool):
 
     name = "fortio"
     binary = "fortio"
+    report_keys = ("RunType", "DurationHistogram")
     report_begin = fortio_text.REPORT_BEGIN
     report_end = fortio_text.REPORT_END
 

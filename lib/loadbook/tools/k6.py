@@ -90,6 +90,7 @@ class K6(base.Tool):
 
     name = "k6"
     binary = "k6"
+    report_keys = ("metrics",)
     report_begin = r" */\\      "
     report_end = " *█ TOTAL RESULTS"  # of k6 1
     install_hint = recipes()["k6"].hint

@@ -51,6 +51,7 @@ class Locust(base.Tool):
 
     name = "locust"
     binary = "locust"
+    report_keys, report_is_list = ("num_requests",), True
     install_hint = recipes()["locust"].hint
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("locust", "--version")

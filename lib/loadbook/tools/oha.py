@@ -90,6 +90,7 @@ class Oha(base.Tool):
 
     name = "oha"
     binary = "oha"
+    report_keys = MARKS
     install_hint = recipes()["oha"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("oha", "--version")

@@ -111,6 +111,7 @@ class Siege(base.Tool):
 
     name = "siege"
     binary = "siege"
+    report_keys = ("transactions",)
     install_hint = "apt-get install siege"
     load_models = frozenset({"closed"})
     known_versions = ("2", "3", "4")

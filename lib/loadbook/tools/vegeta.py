@@ -87,6 +87,7 @@ class Vegeta(base.Tool):
 
     name = "vegeta"
     binary = "vegeta"
+    report_keys = ("latencies", "bytes_in")
     report_begin = r"Requests +\[total, rate"
     report_end = r"Error Set:"
     install_hint = recipes()["vegeta"].hint

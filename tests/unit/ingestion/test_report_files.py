@@ -22,3 +22,27 @@ def test_log_whose_first_report_lost_its_first_line_is_not_split() -> None:
 @pytest.mark.parametrize("data", [b"", b"no report\n", b"\r\r\n\n", b"one\rtwo", b"\xff\n\x00"])
 def test_file_without_a_known_first_line_is_one_report(data: bytes) -> None:
     assert split_reports(data) == [data]
+
+
+JSON_REPORTS = {
+    "autocannon": "9.0.0--clean_json",
+    "bombardier": "1.2.6--clean_json",
+    "locust": "2.47.0--clean_json",
+    "oha": "1.16.0--clean_json",
+    "vegeta": "12.13.0--clean_json",
+}
+
+
+@pytest.mark.parametrize("tool", JSON_REPORTS)
+def test_log_with_several_reports_in_json_is_split(tool: str) -> None:
+    data = (FIXTURES / tool / f"{JSON_REPORTS[tool]}.stdout").read_bytes().rstrip(b"\n") + b"\n"
+    wrk = (FIXTURES / "wrk/4.1.0--tls.stdout").read_bytes()
+    assert split_reports(b"started\n" + data * 3) == [b"started\n" + data, data, data]
+    assert split_reports(wrk + data + wrk) == [wrk, data, wrk]
+
+
+def test_json_behind_the_text_of_the_same_tool_belongs_to_it() -> None:
+    text = (FIXTURES / "fortio/1.66.5--clean_text.stderr").read_bytes()
+    document = (FIXTURES / "fortio/1.66.5--clean_json.stdout").read_bytes()
+    assert len(split_reports(text + document)) == 1
+    assert len(split_reports((text + document) * 3)) == 3
