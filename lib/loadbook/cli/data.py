@@ -161,7 +161,9 @@ def print_verification(layout: Layout, study: str, run_id: str) -> dict[str, Any
 
 @click.command()
 @click.argument("words", metavar="[TOOL] PATH", nargs=-1)
-@terminal.json_option("an array of {metric, statistic, value, unit, text}; of several reports, with report and tool")
+@terminal.json_option(
+    "an array of {metric, statistic, value, unit, text, resolution}; of several reports, with report and tool"
+)
 def parse(words: tuple[str, ...], as_json: bool) -> None:
     """Print the measurements in the raw outputs of a tool.
 
@@ -206,10 +208,10 @@ def _print_report(report: FoundReport, *, with_table: bool, with_name: bool) -> 
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:
-    """Return one measurement for JSON: counts as integers, other numbers rounded to 15 significant digits."""
+    """Return one measurement for JSON: counts as integers, other values rounded to 15 significant digits."""
     is_count = row.statistic == "count" and float(row.value).is_integer()
     value = int(row.value) if is_count or isinstance(row.value, int) else float(f"{row.value:.15g}")
-    return row._asdict() | {"value": value}
+    return row._asdict() | {"value": value, "resolution": row.resolution}
 
 
 def quantity_text(row: Measurement) -> str:

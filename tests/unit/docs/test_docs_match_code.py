@@ -37,7 +37,7 @@ def test_local_links_of_the_documents_exist() -> None:
 @pytest.mark.parametrize(
     ("page", "folder", "study"),
     [
-        ("README.md", "recorded-run", "recorded"),
+        ("docs/installation.md", "recorded-run", "recorded"),
         ("docs/interleaving.md", "recorded-interleaved", "interleaved"),
     ],
 )

@@ -111,7 +111,7 @@ def test_parse_command_prints_rows_of_a_good_report_and_nothing_of_a_broken_one(
         assert isinstance(done.exception, DataError) and done.stdout == ""
         return
     rows = json.loads(done.stdout, parse_constant=pytest.fail)
-    assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text")}
+    assert {tuple(row) for row in rows} == {("metric", "statistic", "value", "unit", "text", "resolution")}
     assert all(row["unit"] in ("s", "B", "1/s", "B/s", "1") and row["value"] is not None for row in rows)
 
 
