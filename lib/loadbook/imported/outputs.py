@@ -182,9 +182,9 @@ def _parse_time(text: str) -> float | None:
 class OutputFiles:
     """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user.
 
-    `stdout` is the content itself if it is one of several reports in a file, with the number of `lines_before` it, and
-    None if the tool only wrote other files. `rc` is the exit code, None if not known, and `command` the command line,
-    "" if not known.
+    `stdout` is the content itself if it is one of several reports in a file, with the number of `lines_before` it and
+    what was `taken_off`, and None if the tool only wrote other files. `rc` is the exit code, None if not known, and
+    `command` the command line, "" if not known.
     """
 
     condition: Condition
@@ -195,12 +195,15 @@ class OutputFiles:
     files: Mapping[str, Path] = field(default_factory=dict)
     others: Mapping[str, Path] = field(default_factory=dict)
     lines_before: int = 0
+    taken_off: tuple[str, ...] = ()
 
     def read_captured(self) -> ToolOutput:
         """Read the files for a parser; without the command line, which can be split only once the tool is known."""
         files = {captured.STDOUT: self.stdout, **self.files} if isinstance(self.stdout, Path) else self.files
         read = captured.read_output(files, self.stderr, self.rc)
-        return replace(read, stdout=self.stdout) if isinstance(self.stdout, bytes) else read
+        if isinstance(self.stdout, bytes):
+            return replace(read, stdout=self.stdout, taken_off=self.taken_off)
+        return read
 
     @cached_property
     def digests(self) -> frozenset[str]:
@@ -224,7 +227,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
             found = _output_files(folder, condition, path)
             if number:
                 report = report_files.choose_report(read_reports(path), path, number)
-                found = replace(found, stdout=report.data, lines_before=report.lines_before)
+                found = replace(found, stdout=report.data, lines_before=report.lines_before, taken_off=report.taken_off)
             outputs.append(found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))

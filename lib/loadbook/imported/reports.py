@@ -23,7 +23,7 @@ class ToolReport:
     """One output and its parsed report; if it is unreadable, `parsed` is None and `error` the reason.
 
     `tool` is "" if it is not known. `reasons` are the errors of all tools if none was named and none
-    can read it.
+    can read it. `taken_off` is as in `ToolOutput`.
     """
 
     source: OutputFiles
@@ -31,6 +31,7 @@ class ToolReport:
     parsed: ParsedReport | None
     error: str | None = None
     reasons: tuple[ParseError, ...] = ()
+    taken_off: tuple[str, ...] = ()
 
     @property
     def condition(self) -> Condition:
@@ -111,7 +112,7 @@ def _read_report(source: OutputFiles, named: str) -> ToolReport:
     if len(taken) > 1:
         which = " or ".join(taken)
         raise UsageError(f"{source.condition.file} may be a report of {which}: say which in a column 'tool'")
-    return ToolReport(source, *taken.popitem())
+    return ToolReport(source, *taken.popitem(), taken_off=read.taken_off)
 
 
 def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:

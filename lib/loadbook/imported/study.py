@@ -466,10 +466,12 @@ def read_import(
 
 
 def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
-    """Yield notes on factors that do not vary and on outputs that have no numbers."""
+    """Yield notes on factors that do not vary, what lay around reports, and outputs that have no numbers."""
     varied = _varied_factors(reports)
     if same := [factor for factor in reports[0].condition.factors if factor not in varied]:
         yield f"{', '.join(same)}: the same in every row, so no factor of the study"
+    for what, count in Counter(what for r in reports for what in r.taken_off).items():
+        yield f"{pluralize(count, 'output')} read without {what}"
     unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
     yield from unread[:MAX_NOTES]
     if more := and_more(len(unread), MAX_NOTES):

@@ -71,10 +71,11 @@ def read_output(
             big[name] = path
         else:
             contents[name] = content
-    if len(texts := unwrap(contents.get(STDOUT, b""))) == 1:
-        contents |= {STDOUT: texts[0].data} if STDOUT in contents else {}
+    taken_off: tuple[str, ...] = ()
+    if STDOUT in contents and len(texts := unwrap(contents[STDOUT])) == 1:
+        contents[STDOUT], taken_off = texts[0].data, texts[0].taken_off
     stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""
-    return ToolOutput(stdout, errors, exit_code=exit_code, argv=tuple(argv), files=contents, paths=big)
+    return ToolOutput(stdout, errors, exit_code, tuple(argv), contents, big, taken_off)
 
 
 def find_argv(command: str, binary: str) -> tuple[str, ...]:

@@ -140,9 +140,8 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
     texts = report_files.read_reports(path)
     for number, text in enumerate(texts, 1):
         which = f"#{number}" if len(texts) > 1 else ""
-        output = replace(whole, stdout=text.data)
-        found = recognise(output, "", name + which, f"{path}{which}", tool, text.lines_before)
-        yield replace(found, taken_off=text.taken_off)
+        output = replace(whole, stdout=text.data, taken_off=text.taken_off)
+        yield recognise(output, "", name + which, f"{path}{which}", tool, text.lines_before)
 
 
 def recognise(
@@ -156,7 +155,7 @@ def recognise(
     taken = {name: result for name, result in results.items() if isinstance(result, ParsedReport)}
     errors = [result for result in results.values() if isinstance(result, ParseError)]
     if len(taken) == 1:
-        return FoundReport(name, *taken.popitem())
+        return FoundReport(name, *taken.popitem(), taken_off=output.taken_off)
     if taken:
         return FoundReport(name, "", None, f"{place} may be a report of {' or of '.join(taken)}: say which by --tool")
     own = [error.tool for error in errors if not error.is_of_another_program]

@@ -105,6 +105,7 @@ class ToolOutput:
 
     `exit_code` is None if unknown. `files` maps names in `expected_files` to contents; `paths` maps the names of files
     too large for memory, which are read as streams, to their paths (the name "stdout" is the standard output).
+    `taken_off` names what lay around the report in its file and is left out, such as a prefix of each line.
     """
 
     stdout: bytes
@@ -113,6 +114,7 @@ class ToolOutput:
     argv: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
+    taken_off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
