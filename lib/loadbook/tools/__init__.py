@@ -5,7 +5,9 @@
 - `json_report`: strict reading of JSON
 - `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
-- `ab`: Apache ab 2.3
+- `ab_report`: text report of ab
+- `ab_files`: files that ab writes besides its report
+- `ab`: Apache ab 2
 - `artillery`: JSON of Artillery 2, read only
 - `autocannon_text`: table of autocannon
 - `autocannon`: autocannon 4 to 9

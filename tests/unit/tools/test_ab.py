@@ -8,8 +8,8 @@ import pytest
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
-from loadbook.tools import ab, base
-from loadbook.tools.ab import command_options
+from loadbook.tools import ab_report, base
+from loadbook.tools.ab_report import command_options
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
 from tool_captures import FIXTURES, capture, check_sane, sane_values, swapped, table, with_swaps
@@ -226,14 +226,62 @@ def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says:
         AB.parse(changed(name, swap))
 
 
-def test_ab_missing_percentile_table_is_refused_unless_disabled() -> None:
+def test_ab_missing_percentile_table_is_refused_unless_it_may_be_disabled() -> None:
     assert ("latency", "p90") not in values(case("no_table_d"))
+    assert values(replace(case("no_table_d"), argv=())) == values(case("no_table_d"))
     with pytest.raises(ParseError, match="table of percentiles is missing"):
-        AB.parse(replace(case("no_table_d"), argv=()))
+        AB.parse(replace(case("no_table_d"), argv=("ab", "-n", "2000", "http://127.0.0.1/")))
+
+
+def test_ab_report_without_percentiles_median_and_command_has_its_counts_and_extremes() -> None:
+    text = case("no_median_S").stdout.partition(b"\nPercentage of the requests")[0]
+    without, whole = values(ToolOutput(text)), values(case("no_median_S"))
+    assert {key: value for key, value in whole.items() if key in without} == without
+    assert {name for metric, name in without if metric == "latency"} == {"mean", "min", "max"}
+
+
+OLD = """This is ApacheBench, Version 2.0.40-dev <$Revision: 1.146 $> apache-2.0
+Server Port:            80
+Document Path:          /list.php
+Document Length:        612 bytes
+Concurrency Level:      10
+Time taken for tests:   9.825400 seconds
+Complete requests:      250
+Failed requests:        0
+Write errors:           0
+Total transferred:      204799 bytes
+HTML transferred:       153000 bytes
+Requests per second:    25.44 [#/sec] (mean)
+Time per request:       393.016 [ms] (mean)
+Time per request:       39.302 [ms] (mean, across all concurrent requests)
+Transfer rate:          20.25 [Kbytes/sec] received
+Connection Times (ms)
+              min  mean[+/-sd] median   max
+Connect:        0    3   1.2      3      12
+Processing:    20  390  40.0    388     700
+Waiting:       19  380  40.0    378     690
+Total:         20  393  40.0    391     712
+"""
+
+
+def test_ab_2_0_has_its_bytes_per_second_computed_as_it_cuts_them_to_whole_kib() -> None:
+    got = values(ToolOutput(OLD.encode()))
+    assert got["bytes_per_s", "value"] == 204799 / 9.8254 and got["bytes_read", "count"] == 204799
+    assert got["requests_per_s", "value"] == 25.44 and got["latency", "max"] == 0.712
 
 
 @pytest.mark.parametrize(
-    "form", [*ab.report_patterns([]), *ab.report_patterns([ab.PLAIN_HEADING])], ids=lambda form: form.name
+    "swap", [("20.25 [K", "20.23 [K"), ("20.25 [K", "20.38 [K"), ("Version 2.0.40-dev", "Version 2.3")]
+)
+def test_ab_transfer_rate_that_whole_kib_do_not_explain_is_refused(swap: tuple[str, str]) -> None:
+    with pytest.raises(ParseError, match="does not follow from"):
+        AB.parse(ToolOutput(swapped(OLD.encode(), swap)))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [*ab_report.report_patterns([]), *ab_report.report_patterns([ab_report.PLAIN_HEADING])],
+    ids=lambda form: form.name,
 )
 def test_every_line_pattern_matches_its_example(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
