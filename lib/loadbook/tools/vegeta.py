@@ -64,6 +64,7 @@ _REPORT_KEYS: dict[str, Any] = {
     "latencies": dict, "bytes_in": dict, "status_codes": dict, "errors": list, "earliest": str, "end": str,
     "duration": int, "wait": int, "requests": int, "rate": (int, float), "success": (int, float),
 }  # fmt: skip
+_SINCE_7 = ("earliest", "end")  # vegeta up to 6 prints neither; min and 90th came with 12
 _TIME_KEYS = {"mean": "mean", "min": "min", "p50": "50th", "p90": "90th", "p95": "95th", "p99": "99th", "max": "max"}
 
 
@@ -257,11 +258,12 @@ def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[t
 def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON."""
     report = _read_report(found)
-    times = {name: (report["latencies"][key] / 1e9, str(report["latencies"][key])) for name, key in _TIME_KEYS.items()}
+    numbers = {name: report["latencies"][key] for name, key in _TIME_KEYS.items() if key in report["latencies"]}
+    times = {name: (number / 1e9, str(number)) for name, number in numbers.items()}
     statuses = {int(code): count for code, count in report["status_codes"].items()}
     seconds, read = (report["duration"] + report["wait"]) / 1e9, report["bytes_in"]["total"]
     parsed = _summary_report(statuses, report["errors"], seconds, read, times, output)
-    return replace(parsed, span=(_epoch_s(report, "earliest"), _epoch_s(report, "end")))
+    return replace(parsed, span=_span(report))
 
 
 def _parse_text(text: vegeta_text.VegetaText, output: ToolOutput) -> ParsedReport:
@@ -313,10 +315,13 @@ def _read_report(found: Document) -> dict[str, Any]:
     def refuse(problem: str) -> ParseError:
         return ParseError("vegeta", found.file, found.line, problem)
 
-    for key, kind in _REPORT_KEYS.items():
+    left_out = () if any(key in report for key in _SINCE_7) else _SINCE_7
+    for key, kind in ((key, kind) for key, kind in _REPORT_KEYS.items() if key not in left_out):
         if not isinstance(report.get(key), kind) or isinstance(report[key], bool):
             raise refuse(f"report is not complete: no {key!r}")
-    numbers = {name: report["latencies"].get(key) for name, key in _TIME_KEYS.items()}
+    optional = ("min", "90th")
+    times = report["latencies"]
+    numbers = {name: times.get(key) for name, key in _TIME_KEYS.items() if key in times or key not in optional}
     counts = [*report["status_codes"].values(), report["bytes_in"].get("total"), report["requests"], report["duration"]]
     counts += [report["wait"], *numbers.values()]
     if not all(type(number) is int and number >= 0 for number in counts):
@@ -336,20 +341,24 @@ def _read_report(found: Document) -> dict[str, Any]:
     ):
         raise refuse("the rate does not follow from requests and duration")
     try:
-        total_ns = (_epoch_s(report, "end") - _epoch_s(report, "earliest")) * 1e9
+        span = _span(report)
     except ValueError:
         raise refuse("earliest or end is no time") from None
-    spread = abs(total_ns - report["duration"] - report["wait"])
-    if spread > 5000:  # the texts are read to a microsecond
+    total_ns = report["duration"] + report["wait"]
+    if span and abs((span[1] - span[0]) * 1e9 - total_ns) > 5000:  # the texts are read to a microsecond
         raise refuse("duration and wait do not lead from the first start to the last end")
-    ordered = [numbers[name] for name in ("min", "p50", "p90", "p95", "p99", "max")]
-    if ordered != sorted(ordered) or not numbers["min"] <= numbers["mean"] <= numbers["max"]:
+    ordered = [numbers[name] for name in ("min", "p50", "p90", "p95", "p99", "max") if name in numbers]
+    if ordered != sorted(ordered) or not numbers.get("min", 0) <= numbers["mean"] <= numbers["max"]:
         raise refuse("the latencies do not ascend")
     return report
 
 
-def _epoch_s(report: Mapping[str, Any], key: str) -> float:
-    return datetime.fromisoformat(report[key]).timestamp()
+def _span(report: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return (first start, last end) in epoch seconds; None for a report of vegeta up to 6, which has neither."""
+    if "earliest" not in report:
+        return None
+    start, end = (datetime.fromisoformat(report[key]).timestamp() for key in _SINCE_7)
+    return start, end
 
 
 def _report_doubts(attempts: int, unanswered: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:

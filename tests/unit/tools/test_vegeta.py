@@ -164,6 +164,7 @@ def test_binary_results_are_refused_with_the_command_that_encodes_them() -> None
     ("change", "words"),
     [
         (lambda report: report.pop("wait"), "no 'wait'"),
+        (lambda report: report.pop("earliest"), "no 'earliest'"),
         (lambda report: report["latencies"].pop("99th"), "missing or no whole number"),
         (lambda report: report.update(requests=601), "do not add up"),
         (lambda report: report.update(success=0.5), "success is 0.5"),
@@ -179,6 +180,20 @@ def test_report_that_lacks_something_or_contradicts_itself_is_refused(change, wo
     change(report)
     with pytest.raises(ParseError, match=words):
         VEGETA.parse(replace(output, stdout=json.dumps(report, separators=(",", ":")).encode()))
+
+
+def test_report_of_vegeta_5_has_no_begin_no_end_no_minimum_and_no_p90() -> None:
+    report = (
+        b'{"latencies":{"mean":4100000,"50th":3900000,"95th":7000000,"99th":12000000,"max":30000000},"bytes_in":'
+        b'{"total":30000,"mean":100},"bytes_out":{"total":0,"mean":0},"duration":2990000000,"wait":4000000,"requests":'
+        b'300,"rate":100.33444816053512,"success":1,"status_codes":{"200":300},"errors":[]}'
+    )
+    parsed = VEGETA.parse(ToolOutput(report))
+    found = values(parsed)
+    assert parsed.span is None and parsed.doubts == () and found["duration", "value"] == pytest.approx(2.994)
+    assert found["requests", "count"] == found["ok", "count"] == 300
+    assert {name for metric, name in found if metric == "service_time"} == {"mean", "p50", "p95", "p99", "max"}
+    assert found["service_time", "mean"] == 0.0041 and found["service_time", "max"] == 0.03
 
 
 def test_cut_report_and_several_reports_are_refused() -> None:
