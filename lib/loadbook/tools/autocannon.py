@@ -8,6 +8,7 @@
 - **No number of requests**: a run with `-a` ends at its next whole second, so that its report has neither duration
   nor rates (doubt `amount_rate`).
 - Bodies that were cut are no errors: requests with neither response nor error are the doubt `unanswered`.
+- Early versions time responses of 2xx alone; without any there is no `latency`.
 - **Read**: the output of `--json`, and the table, which is on stderr. SIGINT and SIGTERM lose the report, and `-n`
   prints nothing.
 - **The table** has the times and the duration of the JSON, but tells `requests` and `ok` for small rates only: it
@@ -177,6 +178,8 @@ class _Report(JsonReport):
         self.failed, self.timeouts = self.count(report, "errors"), self.count(report, "timeouts")
         self.seconds = self.number(report, "duration")
         self.received = self.number(self.table(report, "throughput"), "total")
+        # early versions time answers of 2xx alone, and print null where there is none
+        self.is_timed = bool(self.answered) and (self.codes["2xx"] > 0 or self.latency.get("average") is not None)
         self._check()
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
@@ -188,7 +191,7 @@ class _Report(JsonReport):
             counted=counted,
             paced=paced,
             added_times=_has_added_times(argv) if times is None else times != self.answered,
-            mean_ms=self.latency["average"] if self.answered else None,
+            mean_ms=self.latency["average"] if self.is_timed else None,
             unanswered=(self.sent - self.answered - self.failed, self.sent, limit),
         )
 
@@ -210,7 +213,7 @@ class _Report(JsonReport):
         yield Measurement("bytes_read", "count", self.received, "B", str(self.received))
         if not self.run.counted:
             yield Measurement("bytes_per_s", "value", self.received / self.seconds, "B/s", None)
-        if not self.answered or self.run.added_times:
+        if not self.is_timed or self.run.added_times:
             return
         statistics = STATISTICS if self.latency["min"] > self.latency["p50"] else {"min": "min"} | STATISTICS
         for statistic, key in statistics.items():
@@ -230,6 +233,8 @@ class _Report(JsonReport):
             raise self.refused(f"{text} (autocannon -x leaves some out)")
         if self.timeouts > self.failed or self.sent < self.answered:
             raise self.refused("time-outs exceed errors, or responses the requests that were sent")
+        if self.answered and not self.is_timed:
+            return
         for key in ("min", *STATISTICS.values()):
             self.number(self.latency, key)
         ordered = [self.latency[key] for key in ("p50", "p75", "p90", "p99", "p99_9")]

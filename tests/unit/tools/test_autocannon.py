@@ -108,6 +108,20 @@ def test_report_that_lacks_something_or_contradicts_itself_is_refused(change: An
         AUTOCANNON.parse(with_changed_json(case("clean_json"), change))
 
 
+def untimed(report: dict[str, Any]) -> None:
+    count = report["2xx"]
+    report.update({"2xx": 0, "4xx": report["4xx"] + count, "non2xx": report["non2xx"] + count})
+    report["latency"] = dict.fromkeys(report["latency"]) | {"max": 0}
+
+
+def test_report_without_times_as_no_answer_was_2xx_has_its_counts_and_its_duration() -> None:
+    parsed = AUTOCANNON.parse(with_changed_json(case("clean_json"), untimed))
+    found, whole = values(parsed), values(AUTOCANNON.parse(case("clean_json")))
+    assert found["requests_per_s", "value"] == whole["requests_per_s", "value"] and found["ok", "count"] == 0
+    assert found["errors_status", "count"] == found["requests", "count"] == whole["requests", "count"]
+    assert not [row for row in parsed.measurements if row.metric == "latency"] and parsed.doubts == ()
+
+
 def test_cut_report_and_several_reports_are_refused() -> None:
     output = case("clean_json")
     with pytest.raises(ParseError, match="not complete"):
