@@ -3,6 +3,8 @@
 - `requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their
   messages tell; bombardier counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them
   as `attempt_time`.
+- With `--http1` or `--http2` a body that was cut is a response and an error: it is no `ok` (doubt `cut_answers`). The
+  default client asks again, and tells nothing of it.
 - The text has no `duration` and no `bytes_read`. Its "Reqs/sec" is a mean of momentary rates, up to 49 % off in our
   captures. It is read only if it is of one interval (Stdev 0.00), with failures as `attempts_per_s`.
 - `latency` is in microseconds; percentiles are there with `-l` only. At a rate (`-r`), times are `service_time`:
@@ -65,6 +67,7 @@ class _Report(JsonReport):
         self.statuses = {100 * digit: self.count(self.result, f"req{digit}xx") for digit in range(1, 6)}
         self.answered, self.unanswered = sum(self.statuses.values()), self.count(self.result, "others")
         self.errors = self._errors()
+        self.cut = sum(self.errors.values()) - self.unanswered
         self.seconds = self.number(self.result, "timeTakenSeconds")
         self.rate_per_s = self.number(self.spec, "rate") if "rate" in self.spec else None
         if not self.seconds > 0:
@@ -73,7 +76,7 @@ class _Report(JsonReport):
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
-        yield from status_rows(self.statuses, self.errors, self.unanswered, self.seconds, self.rate_per_s)
+        yield from self._status_rows(self.seconds)
         read = self.count(self.result, "bytesRead")
         yield Measurement("bytes_read", "count", read, "B", str(read))
         yield Measurement("bytes_per_s", "value", read / self.seconds, "B/s", None)
@@ -83,9 +86,28 @@ class _Report(JsonReport):
         for statistic, microseconds in self.times.items():
             yield Measurement(metric, statistic, microseconds / US, "s", None)
 
+    def _status_rows(self, seconds: float) -> Iterator[Measurement]:
+        """Yield counts and rates. Responses that were cut are errors, and not `ok` if all others are of 2xx or 3xx."""
+        ok = self.statuses[200] + self.statuses[300]
+        own = {"ok": ok - self.cut, "ok_per_s": (ok - self.cut) / (seconds or 1.0)}
+        own["errors"] = self.answered + self.unanswered - own["ok"]
+        for row in status_rows(self.statuses, self.errors, self.unanswered, seconds, self.rate_per_s):
+            if not self.cut or row.metric not in own:
+                yield row
+            elif ok == self.answered:
+                yield row._replace(value=own[row.metric])
+
+    def _cut_doubts(self) -> Iterator[tuple[str, str]]:
+        if self.cut:
+            text = (
+                f"{self.cut} of {self.answered} responses were cut; bombardier counts them by their status, and times"
+            )
+            yield "cut_answers", f"{text} count them"
+
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         attempts = self.answered + self.unanswered
+        yield from self._cut_doubts()
         asked_s = self.number(self.spec, "testDurationSeconds") if "testDurationSeconds" in self.spec else 0.0
         asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
         if self.answered and self.unanswered:
@@ -115,13 +137,17 @@ class _Report(JsonReport):
         return line_patterns.other_output_text("bombardier", self.output)
 
     def _errors(self) -> dict[str, int]:
-        """Return the attempts without a response by class; ParseError unless their messages are as many."""
+        """Return the failed attempts by class: those without a response, and, of its clients of net/http, cut ones.
+
+        ParseError unless their messages are as many.
+        """
         listed = self.result.get("errors", [])
         if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise self.refused("report is not complete: 'errors' is no list")
         messages = ((str(entry.get("description")), self.count(entry, "count")) for entry in listed)
         errors = count_error_classes(messages, FAILURE_PATTERNS)
-        if sum(errors.values()) != self.unanswered:
+        is_cut = str(self.spec.get("client", "")).startswith("net/http")
+        if not 0 <= sum(errors.values()) - self.unanswered <= (self.answered if is_cut else 0):
             text = f"{sum(errors.values())} errors by message are not the {self.unanswered} attempts without a status"
             raise self.refused(text)
         return errors
@@ -150,13 +176,14 @@ class _TextReport(_Report):
         self.statuses = {100 * digit: self.count(self.result, f"req{digit}xx") for digit in range(1, 6)}
         self.answered, self.unanswered = sum(self.statuses.values()), self.count(self.result, "others")
         self.errors = self._errors()
+        self.cut = sum(self.errors.values()) - self.unanswered
         self.rate_per_s = number_option(output.argv, "r", "rate")
         self.times = self._times() if "latency" in self.result else {}
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, times, and the rate if it is that of the whole load."""
         attempts, per_s = self.answered + self.unanswered, self.text.per_s
-        for row in status_rows(self.statuses, self.errors, self.unanswered, 0.0, self.rate_per_s):
+        for row in self._status_rows(0.0):
             if row.metric != "duration":
                 yield row
         if self.unanswered:
@@ -164,7 +191,7 @@ class _TextReport(_Report):
         if per_s and self.unanswered:
             yield Measurement("attempts_per_s", "value", float(per_s), "1/s", per_s)
         elif per_s and attempts:
-            ok = self.statuses[200] + self.statuses[300]
+            ok = self.statuses[200] + self.statuses[300] - self.cut
             yield Measurement("requests_per_s", "value", float(per_s), "1/s", per_s)
             share = ok / max(1, attempts)
             yield Measurement("ok_per_s", "value", float(per_s) * share, "1/s", per_s if share == 1 else None)
@@ -181,6 +208,7 @@ class _TextReport(_Report):
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         attempts = self.answered + self.unanswered
+        yield from self._cut_doubts()
         asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"

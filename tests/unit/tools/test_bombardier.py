@@ -59,6 +59,41 @@ def test_load_that_ended_early_or_lagged_is_doubtful() -> None:
     assert "offered_shortfall" in dict(BOMBARDIER.parse(lagged).doubts)
 
 
+def cut_bodies(report: dict[str, Any]) -> None:
+    report["spec"]["client"] = "net/http.v1"
+    report["result"]["errors"] = [{"description": "unexpected EOF", "count": 10}]
+
+
+def test_cut_bodies_of_clients_of_net_http_are_responses_and_errors() -> None:
+    whole = values(BOMBARDIER.parse(case("count_json")))
+    parsed = BOMBARDIER.parse(with_changed_json(case("count_json"), cut_bodies))
+    found = values(parsed)
+    assert (found["requests", "count"], found["ok", "count"], found["errors", "count"]) == (300, 290, 10)
+    assert found["errors_read", "count"] == 10 and found["latency", "max"] == whole["latency", "max"]
+    assert found["ok_per_s", "value"] == pytest.approx(whole["ok_per_s", "value"] * 290 / 300)
+    assert dict(parsed.doubts)["cut_answers"].startswith("10 of 300 responses were cut")
+
+
+def test_number_of_good_responses_is_not_known_if_others_may_have_been_cut() -> None:
+    def change(report: dict[str, Any]) -> None:
+        cut_bodies(report)
+        report["result"].update(req2xx=200, req4xx=100)
+
+    found = values(BOMBARDIER.parse(with_changed_json(case("count_json"), change)))
+    assert found["requests", "count"] == 300 and found["errors_read", "count"] == 10
+    assert not {("ok", "count"), ("ok_per_s", "value"), ("errors", "count")} & found.keys()
+
+
+@pytest.mark.parametrize(("client", "count"), [("fasthttp", 10), ("net/http.v1", 301)])
+def test_more_errors_than_responses_or_any_of_the_default_client_are_refused(client: str, count: int) -> None:
+    def change(report: dict[str, Any]) -> None:
+        report["spec"]["client"] = client
+        report["result"]["errors"] = [{"description": "unexpected EOF", "count": count}]
+
+    with pytest.raises(ParseError, match=f"{count} errors by message"):
+        BOMBARDIER.parse(with_changed_json(case("count_json"), change))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
