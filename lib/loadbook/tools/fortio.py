@@ -4,8 +4,8 @@
   counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them as `attempt_time`.
 - The text has six digits of percentiles. With `-quiet` it has no buckets: then percentiles are left out.
 - Percentiles are interpolated within buckets of 1 ms or more: p50 of 0.1 ms is printed as 0.5 ms. Those of a bucket
-  wider than a quarter of the time are left out, wider than 5 % are doubtful (`coarse_times`); `-r 0.0001` makes
-  buckets finer.
+  wider than a quarter of the time are left out, as are those below the minimum, which some versions print. Wider than
+  5 % they are doubtful (`coarse_times`); `-r 0.0001` makes buckets finer.
 - At a rate, late calls start late: times are `service_time`, far below the users' wait if a server freezes.
 
 Sources: fortio `periodic/periodic.go`, `fhttp/httprunner.go`, `stats/stats.go`; 1.66.5 measured.
@@ -13,6 +13,7 @@ Sources: fortio `periodic/periodic.go`, `fhttp/httprunner.go`, `stats/stats.go`;
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -96,6 +97,8 @@ class _Report(JsonReport):
             if max(shares, default=0) > base.COARSE_STEP:
                 lost = sum(share > base.LARGEST_STEP for share in shares)
                 text = "percentiles are interpolated within buckets that are wider than 5 % of the time"
+                if math.inf in shares:
+                    text = f"{text}, or begin below the minimum"
                 yield "coarse_times", f"{text}; {lost} of {len(shares)} left out" if lost else text
         if asked_calls and self.calls < asked_calls:
             yield "stopped_early", f"{self.calls} calls of the {asked_calls} that were asked for"
@@ -150,13 +153,19 @@ class _Report(JsonReport):
         return rate
 
     def _percentiles(self) -> dict[float, tuple[float, float]]:
-        """Return {percent: (time, width of its bucket)}, s."""
+        """Return {percent: (time, width of its bucket)}, s.
+
+        In some versions the first bucket begins below the minimum, and so do percentiles: their width is infinite.
+        """
+        low = self.number(self.times, "Min") * (1 - self.slack)
         buckets = [
             (self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
             for bucket in self._list(self.times, "Data")
         ]
         if sum(count for _, _, count in buckets) != self.calls:
             raise self.refused(f"the histogram has not the {self.calls} calls of its count")
+        if any(count and end < low for _, end, count in buckets):
+            raise self.refused("the histogram has calls below the minimum")
         percentiles = {}
         for entry in self._list(self.times, "Percentiles"):
             value = self.number(entry, "Value")
@@ -164,7 +173,7 @@ class _Report(JsonReport):
             widths = [end - start for start, end, _ in buckets if start - slack <= value <= end + slack]
             if not widths:
                 raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
-            percentiles[self.number(entry, "Percentile")] = (value, min(widths))
+            percentiles[self.number(entry, "Percentile")] = (value, min(widths) if value >= low else math.inf)
         return dict(sorted(percentiles.items()))
 
     def _list(self, table: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
@@ -186,8 +195,8 @@ class _Report(JsonReport):
         if not self.calls:
             return
         low, mean, high = (self.number(self.times, key) for key in ("Min", "Avg", "Max"))
-        ordered = [low, *(value for value, _ in self.percentiles.values()), high]
+        ordered = [*(value for value, _ in self.percentiles.values()), high]
         if any(after < before * (1 - self.slack) for before, after in pairwise(ordered)):
-            raise self.refused("minimum, percentiles and maximum do not ascend")
+            raise self.refused("percentiles and maximum do not ascend")
         if not low * (1 - self.slack) <= mean <= high * (1 + self.slack):
             raise self.refused("minimum, mean and maximum do not ascend")

@@ -58,6 +58,34 @@ def test_percentiles_within_fine_buckets_have_no_doubt() -> None:
     assert not FORTIO.parse(changed(case("clean_json"), refine)).doubts
 
 
+def first_bucket_from(start: float) -> Any:
+    def change(report: dict[str, Any]) -> None:
+        times = report["DurationHistogram"]
+        low, high = times["Min"], times["Max"]
+        times["Data"] = [{"Start": start * low, "End": high, "Count": times["Count"]}]
+        values_s = (0.5 * low, 0.9 * low, high)
+        times["Percentiles"] = [{"Percentile": p, "Value": v} for p, v in zip((50, 90, 99), values_s, strict=True)]
+
+    return change
+
+
+def test_percentiles_below_the_minimum_of_a_bucket_that_begins_there_are_left_out() -> None:
+    parsed, whole = FORTIO.parse(changed(case("clean_json"), first_bucket_from(0.4))), FORTIO.parse(case("clean_json"))
+    found, expected = values(parsed), values(whole)
+    assert {k: v for k, v in found.items() if k[1][0] != "p"} == {k: v for k, v in expected.items() if k[1][0] != "p"}
+    assert not {("latency", "p50"), ("latency", "p90")} & found.keys()
+    assert "or begin below the minimum" in dict(parsed.doubts)["coarse_times"]
+
+
+def test_calls_in_a_bucket_below_the_minimum_are_refused() -> None:
+    def change(report: dict[str, Any]) -> None:
+        first_bucket_from(0.4)(report)
+        report["DurationHistogram"]["Data"][0]["End"] = 0.9 * report["DurationHistogram"]["Min"]
+
+    with pytest.raises(ParseError, match="calls below the minimum"):
+        FORTIO.parse(changed(case("clean_json"), change))
+
+
 def test_times_that_count_calls_without_response_are_left_out() -> None:
     parsed = FORTIO.parse(case("timeout_json"))
     assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
