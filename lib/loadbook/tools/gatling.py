@@ -4,6 +4,7 @@
   them; `gatling.conf` can change them.
 - A request is KO if it had no response or if a check failed, by default that of its status: with KO requests there
   are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte, with connecting.
+- A comma in the rate is one of decimals if the number of requests has none: some locales print it.
 - The rate divides by whole seconds, rounded up: below 20 s it is left out, below 200 s a doubt (`coarse_duration`).
 
 Sources: `gatling-charts/.../GlobalStatsJsonTemplate.scala` and `ConsoleTemplate.scala`; measured: 3.10.5, 3.14.9.
@@ -149,6 +150,7 @@ class _Report(JsonReport):
         if len(starts) > 1:
             raise self.refused("a second report: two in one output")
         read: dict[str, list[str]] = {}
+        has_thousands = True
         for line in lines[self.line :]:
             if line.startswith("----"):
                 break
@@ -159,7 +161,10 @@ class _Report(JsonReport):
             name = f"p{float(percent[1]):g}" if percent else SUMMARY_LABELS.get(label)
             if name is None or name in read:
                 raise self.refused(f"a line of the summary that is not known: {label!r}")
-            read[name] = [number.replace(",", "") for number in numbers]
+            if name == "requests":
+                has_thousands = "," in numbers[0]  # in all numbers or in none: then a rate's comma is one of decimals
+            comma = "." if name == "rate" and not has_thousands else ""
+            read[name] = [number.replace(",", comma) for number in numbers]
         if missing := [name for name in ("requests", *JSON_TIMES, "rate") if name not in read]:
             raise self.refused(f"report is not complete: no {missing[0]} in the summary")
         if (percents := sum(name[1:2].isdigit() for name in read)) != SUMMARY_PERCENTILES:

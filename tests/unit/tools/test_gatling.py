@@ -76,3 +76,31 @@ def test_summaries_of_two_runs_in_one_output_are_refused() -> None:
     output = case("3.10.5--closed_both")
     with pytest.raises(ParseError, match="a second report"):
         GATLING.parse(replace(output, stdout=2 * output.stdout, files={}))
+
+
+@pytest.mark.parametrize(
+    ("count", "rate", "ok_per_s"),
+    [
+        ("17010", "42,525", 42.525),
+        ("17010", "42.525", 42.525),
+        ("42525", "42,525", 42.525),
+        ("17,010", "42.525", 42.525),
+    ],
+)
+def test_comma_of_a_rate_is_one_of_decimals_where_the_count_has_no_thousands(
+    count: str, rate: str, ok_per_s: float
+) -> None:
+    lines = [
+        f"> request count {count} (OK={count} KO=0 )",
+        *(f"> {name} 33 (OK=33 KO=- )" for name in ("min response time", "max response time", "mean response time")),
+        "> std deviation 0 (OK=0 KO=- )",
+        *(f"> response time {p}th percentile 33 (OK=33 KO=- )" for p in (50, 75, 95, 99)),
+        f"> mean requests/sec {rate} (OK={rate} KO=- )",
+    ]
+    output = ToolOutput("\n".join(["---- Global Information ----", *lines, "----"]).encode())
+    assert values(GATLING.parse(output))["ok_per_s", "value"] == pytest.approx(ok_per_s)
+
+
+def test_comma_of_thousands_in_count_and_rate_is_none_of_decimals() -> None:
+    found = values(GATLING.parse(changed(case("3.14.9--many_text"), "1,347.25", "269.45")))
+    assert found["ok_per_s", "value"] == pytest.approx(269.45)
