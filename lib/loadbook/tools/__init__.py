@@ -19,7 +19,7 @@
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
-- `k6_text`: text of k6 from 0.31 on
+- `k6_text`: text of k6
 - `k6`: k6 1 and its script
 - `locust_text`: tables that Locust prints
 - `locust_csv`: CSV files of Locust

@@ -13,7 +13,8 @@
   late ones start at once, and `latency_intended` counts from the time at which they were due. With `users` each user
   waits an exponential time after a response.
 - **Read**: points in CSV or JSON, `handleSummary`, `--summary-export`, `--new-machine-readable-summary`, and the text
-  on stdout from k6 0.31 on, which cuts times to two decimals (doubt `coarse_times` above 5 %) and has no `bytes_read`.
+  on stdout, which cuts times to two decimals (doubt `coarse_times` above 5 %) and has no `bytes_read`. Before 0.31 it
+  does not tell failed requests: then there are `attempts` and `attempt_time` alone.
   Points in CSV have no duration (doubt `no_times`), unless K6_CSV_TIME_FORMAT is `unix_micro`. A summary of another
   script tells a refused connection and a status of 500 as one number: then there are no `requests` (doubt
   `failed_unknown`).
@@ -185,7 +186,9 @@ class K6(base.Tool):
         if not any(k6_text.FIRST_LINE.match(line) for line in lines):
             raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
         text = k6_text.read_text(lines)
-        return _parse_summary("stdout", RunSummary(text.metrics, text.thresholds, None, text.texts), output)
+        summary = RunSummary(text.metrics, text.thresholds, None, text.texts)
+        is_old = "http_req_failed" not in text.metrics
+        return _parse_old_text(summary, output) if is_old else _parse_summary("stdout", summary, output)
 
 
 TOOL = K6()
@@ -315,10 +318,29 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     if failed and not own:
         text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
         doubts.append(("failed_unknown", text))
-    if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
-        text = f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
-        doubts.append(("coarse_times", text))
+    doubts += _coarse_doubts(timed)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
+
+
+def _parse_old_text(summary: RunSummary, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a text of k6 before 0.31, which does not tell failed requests."""
+    values = _Values("stdout", summary)
+    attempts, per_s = values.count("http_reqs"), summary.metrics["http_reqs"]["rate"]
+    rows = [Measurement("attempts", "count", attempts, "1", None)]
+    rows.append(Measurement("attempts_per_s", "value", per_s, "1/s", None))
+    if seconds := _duration_from_rate(values, attempts):
+        rows.append(Measurement("duration", "value", seconds, "s", None))
+    timed = [*values.time_rows("attempt_time", "http_req_duration")] if attempts else []
+    rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
+    doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
+    text = f"k6 before 0.31 does not tell how many of the {attempts} requests failed"
+    doubts += [("failed_unknown", text), *_coarse_doubts(timed)]
+    return ParsedReport(tuple(rows), doubts=tuple(doubts))
+
+
+def _coarse_doubts(timed: Sequence[Measurement]) -> Iterator[tuple[str, str]]:
+    if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
+        yield "coarse_times", f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
 
 
 def _step_s(row: Measurement) -> float:

@@ -44,7 +44,7 @@ READ = [
     ("k6", "1.8.1--handle_summary.stdout", "`handleSummary`"),
     ("k6", "1.8.1--points_csv.points.csv", "`--out csv=FILE`"),
     ("k6", "1.8.1--points_json.points", "`json=FILE`"),
-    ("k6", "1.8.1--text.stdout", "text from 0.31 on"),
+    ("k6", "1.8.1--text.stdout", "text; before 0.31"),
     ("locust", "2.47.0--clean_json.stdout", "`--json`"),
     ("oha", "1.16.0--clean_json.stdout", "JSON"),
     ("locust", "2.47.0--clean_csv.out_stats.csv", "`_stats.csv`"),

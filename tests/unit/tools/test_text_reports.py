@@ -133,6 +133,44 @@ def test_former_text_of_k6_marks_thresholds_at_their_metrics() -> None:
     assert dict(report.doubts)["checks_failed"].startswith("20 of 100")
 
 
+OLD_K6 = """
+     data_sent..................: 4.7 MB 156 kB/s
+     dropped_iterations.........: 287    9.544987/s
+   ✓ failed requests............: 0.00%  ✓ 0     ✗ 43000
+     http_req_duration..........: avg=21.67ms min=945.86µs med=4.62ms max=123.44ms p(90)=67.34ms p(95)=76.07ms
+     http_reqs..................: 43000  1433.3/s
+     iterations.................: 43000  1433.3/s
+"""
+
+
+def test_text_of_k6_before_0_31_has_attempts_as_it_does_not_tell_failed_requests() -> None:
+    report = base.load_tool("k6").parse(ToolOutput(OLD_K6.encode()))
+    rows = table(report.measurements)
+    assert {metric for metric, _ in rows} == {"attempts", "attempts_per_s", "duration", "attempt_time"}
+    assert (rows["attempts", "count"].value, rows["attempts_per_s", "value"].value) == (43000, 1433.3)
+    assert (rows["attempt_time", "p90"].text, rows["attempt_time", "p90"].value) == ("67.34ms", pytest.approx(0.06734))
+    assert [name for name, _ in report.doubts] == ["failed_unknown"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("iterations.................: 43000", "iterations.................: 42000", "over different times"),
+        (
+            "     http_reqs",
+            "     { expected_response:true }...: avg=1ms\n     http_reqs",
+            "no line like 'http_req_failed",
+        ),
+        ("     data_sent", "     sent", "no line like 'data_sent"),
+    ],
+)
+def test_text_that_contradicts_itself_or_only_looks_like_one_of_old_k6_is_refused(
+    old: str, new: str, says: str
+) -> None:
+    with pytest.raises(ParseError, match=says):
+        base.load_tool("k6").parse(ToolOutput(OLD_K6.replace(old, new, 1).encode()))
+
+
 def test_time_unit_that_is_too_coarse_is_doubtful_and_its_times_are_left_out() -> None:
     """--summary-time-unit=s: two decimals of a second."""
     text = """
