@@ -5,8 +5,8 @@ foreign row, NULs, an unknown encoding) is read again record by record, which fi
 ways give the same columns, from which `jtl_rows` makes rows.
 
 Accepted: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that are not UTF-8,
-line ends without quotes in a message. Skipped and reported with number and line: rows with NULs inside, and a
-truncated last row. Every other defect raises ParseError.
+line ends without quotes in a message. Skipped and reported with number and line: rows with NULs inside, samples
+that never began, and a truncated last row. Every other defect raises ParseError.
 """
 
 from __future__ import annotations
@@ -159,6 +159,9 @@ def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: lis
         text = "another header: a run with other columns was appended; give each run a file of its own"
         raise BadRowError(line, text)
     if fault := layout.row_error(fields):
+        if len(fields) == len(layout.columns) and layout.has_not_begun(dict(zip(layout.columns, fields, strict=True))):
+            damage.append(Damage("not_begun", line, jtl_rows.NOT_BEGUN))
+            return None
         raise BadRowError(line, fault)
     return fields
 

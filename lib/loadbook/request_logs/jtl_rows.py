@@ -81,6 +81,7 @@ SEPARATORS = (",", "\t", ";", "|")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 TICK_US = 1000
 TRANSACTION = "Number of samples in transaction"
+NOT_BEGUN = "a sample at time 0, which was stopped before it began: it is an error, and in no other number"
 NO_ANSWER = "Non HTTP response code"
 MAX_BACKWARD_US = 30 * 60 * 10**6
 TAIL_ROWS = 1000
@@ -180,6 +181,17 @@ class JtlLayout:
         errors = (self.field_error(column, column, text) for column, text in zip(self.columns, fields, strict=True))
         return next((error for error in errors if error), None)
 
+    def has_not_begun(self, fields: Mapping[str, str]) -> bool:
+        """Return whether a row, given as {column: text}, is a sample that was stopped before it began.
+
+        JMeter writes 0 as its time. It has failed, and has no status.
+        """
+        failed = fields.get("success", "false").lower() == "false"
+        has_status = _STATUS.fullmatch(fields.get("responseCode", "")) is not None
+        is_zero = self.timestamp_format is EPOCH_MS and fields.get("timeStamp") == "0"
+        others = ((column, text) for column, text in fields.items() if column != "timeStamp")
+        return is_zero and failed and not has_status and not any(self.field_error(c, c, text) for c, text in others)
+
     def field_error(self, column: str, name: str, text: str) -> str | None:
         """Return the message for an invalid field, which the file calls `name`; None if it is valid."""
         if column in INTEGERS and not WHOLE_NUMBER.fullmatch(text):
@@ -187,7 +199,7 @@ class JtlLayout:
         if column == "success" and text.lower() not in ("true", "false"):
             return f"{name} is neither true nor false: {text[:40]!r}"
         if column == "timeStamp" and text == "0":
-            return f"{name} is 0: a sample that was stopped before it began; remove such rows, and read the others"
+            return f"{name} is 0, but the sample has an answer: remove such rows, and read the others"
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
             return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
         if self.is_assumed and column in ASSUMED_KINDS and not ASSUMED_KINDS[column].fullmatch(text):

@@ -17,7 +17,15 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs.jtl_rows import EPOCH_MS, TOOL, TRANSACTION, WHOLE_NUMBER, BatchBuilder, JtlLayout
+from loadbook.request_logs.jtl_rows import (
+    EPOCH_MS,
+    NOT_BEGUN,
+    TOOL,
+    TRANSACTION,
+    WHOLE_NUMBER,
+    BatchBuilder,
+    JtlLayout,
+)
 from loadbook.request_logs.stream import Damage, LogRowKind, RequestBatch
 
 CHUNK_BYTES = 1 << 20
@@ -118,7 +126,7 @@ def read_jtl_xml(
             yield _build_batch(rows, builder)
     builder = builder or _batch_builder(samples.rows[0].attributes if samples.rows else ATTRIBUTE_COLUMNS, file, ends)
     batch = _build_batch(samples.rows, builder)
-    batch.damage = _missing_end(samples)
+    batch.damage += _missing_end(samples)
     yield batch
 
 
@@ -160,6 +168,7 @@ def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
     attributes = [short for short, column in ATTRIBUTE_COLUMNS.items() if column in builder.layout.columns]
     if rows and not {"s", "rc"} & set(attributes):
         raise ParseError(TOOL, builder.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
+    rows, damage = _begun(rows, builder)
     for sample in rows:
         for short in attributes:
             text = sample.attributes.get(short)
@@ -171,4 +180,19 @@ def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
                 raise ParseError(TOOL, builder.file, sample.line, reason)
     columns = {ATTRIBUTE_COLUMNS[short]: [sample.attributes[short] for sample in rows] for short in attributes}
     table = pa.table({name: builder.layout.column_array(name, values) for name, values in columns.items()})
-    return builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
+    batch = builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
+    batch.damage = damage
+    return batch
+
+
+def _begun(rows: list[XmlSample], builder: BatchBuilder) -> tuple[list[XmlSample], list[Damage]]:
+    """Return the samples without those that were stopped before they began, and the damage of these."""
+    begun, damage = [], []
+    for sample in rows:
+        is_zero = sample.attributes.get("ts") == "0" and sample.kind == LogRowKind.REQUEST
+        columns = {ATTRIBUTE_COLUMNS.get(short, short): text for short, text in sample.attributes.items()}
+        if is_zero and builder.layout.has_not_begun(columns):
+            damage.append(Damage("not_begun", sample.line, NOT_BEGUN))
+        else:
+            begun.append(sample)
+    return begun, damage

@@ -22,7 +22,8 @@
   connecting. **`connect_time`** covers connections opened in 1 ms or more; JMeter writes 0 for others. `duration` is
   from the first start to the last end of the samples.
 - **Read**: a JTL or a folder with it (docs/explore.md). A JTL without a header needs the recorded properties, or the
-  default columns of JMeter 2.x, 3.x, or 4 and 5 in every row. Empty `bytes` cells are refused.
+  default columns of JMeter 2.x, 3.x, or 4 and 5 in every row. Empty `bytes` cells are refused. A failed sample at time
+  0, which never began, is one of `errors_other` and nothing else (doubt `not_begun`).
 """
 
 # The samples are compared with the summary that JMeter printed for its last run, so that a file with the results of
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -352,7 +354,11 @@ class JMeter(base.Tool):
         doubts = list(result_doubts(file, figures, output))
         if pauses_s(figures):
             figures.last_end_us = None  # the time of several runs together is that of none
-        return request_rows.log_report(figures, "latency", offered, doubts, REJECTED_DAMAGE)
+        report = request_rows.log_report(figures, "latency", offered, doubts, REJECTED_DAMAGE)
+        not_begun = figures.damage_counts["not_begun"]
+        more = {"errors": not_begun, "errors_other": not_begun}
+        rows = (row._replace(value=row.value + more.get(row.metric, 0)) for row in report.measurements)
+        return replace(report, measurements=tuple(rows))
 
 
 TOOL = JMeter()

@@ -14,6 +14,9 @@ from loadbook.request_logs import jtl_csv, stream
 from loadbook.request_logs.read import summarise
 from loadbook.request_logs.stream import LogRowKind
 from loadbook.request_logs.summary import Summary
+from loadbook.tools import base
+from loadbook.tools.base import ToolOutput
+from tool_captures import values
 
 WHOLE = [
     "3.3--csv_names", "3.3--embedded", "3.3--errors", "3.3--startup_1x1", "5.1.1--csv_names", "5.1.1--embedded",
@@ -269,6 +272,25 @@ def test_jtl_malformed_rows_are_refused_with_the_line_number(rows: bytes, line: 
     with pytest.raises(ParseError, match=why) as error:
         read(STAMPED + rows)
     assert (error.value.tool, error.value.file, error.value.line) == ("jmeter", "out.jtl", line)
+
+
+NOT_BEGUN = b"0,0,a,,false\n"
+
+
+def test_jtl_sample_that_never_began_is_an_error_and_in_no_other_number(way: str) -> None:
+    rows = b"1795213331189,20,a,200,true\n" + NOT_BEGUN + b"1795213331300,100,a,200,true\n"
+    summary = read(STAMPED + rows)
+    assert (summary.total().attempts, summary.duration_s) == (2, pytest.approx(0.211))
+    assert summary.damage_counts == {"not_begun": 1} and summary.damage[0].line == 3
+    found = values(base.load_tool("jmeter").parse(ToolOutput(STAMPED + rows)))
+    assert (found["requests", "count"], found["ok", "count"]) == (2, 2)
+    assert found["errors", "count"] == found["errors_other", "count"] == 1 and found["latency", "min"] == 0.02
+
+
+@pytest.mark.parametrize("row", [b"0,0,a,200,false\n", b"0,0,a,,true\n"])
+def test_jtl_sample_at_time_0_with_an_answer_is_refused(row: bytes, way: str) -> None:
+    with pytest.raises(ParseError, match="timeStamp is 0, but the sample has an answer"):
+        read(STAMPED + b"1795213331189,20,a,200,true\n" + row)
 
 
 def test_jtl_duration_is_right_for_time_stamps_of_starts_and_of_ends() -> None:

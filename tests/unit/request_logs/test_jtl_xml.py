@@ -115,6 +115,14 @@ def test_jtl_xml_reader_refuses_other_files(data: bytes, why: str) -> None:
     assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")
 
 
+def test_jtl_xml_sample_that_never_began_is_in_no_number() -> None:
+    sample = SAMPLE % b"" + b"</httpSample>\n"
+    never = sample.replace(b"1795212952049", b"0").replace(b'"true"', b'"false"').replace(b'rc="200"', b'rc=""')
+    summary = read(HEAD + sample + never + END)
+    assert (summary.total().attempts, summary.damage_counts) == (1, {"not_begun": 1})
+    assert summary.damage[0].line == 5
+
+
 def test_jtl_xml_aggregated_samples_give_counts_but_no_times() -> None:
     summary = read(HEAD + SAMPLE % b' sc="7" ec="2"' + b"</httpSample>" + END)
     total = summary.total()

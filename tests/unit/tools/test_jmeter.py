@@ -347,9 +347,9 @@ def test_load_that_pauses_between_all_requests_or_briefly_is_one_run(starts_ms: 
     assert ("requests_per_s", "value") in table(parsed.measurements)
 
 
-def test_sample_with_the_time_stamp_0_is_named() -> None:
+def test_sample_with_an_answer_and_the_time_stamp_0_is_named() -> None:
     output = samples([0, 250, 500])
     data = output.files["results.jtl"].replace(b"1710000000250", b"0")
-    with pytest.raises(ParseError, match=r"timeStamp is 0: .*remove such rows") as refused:
+    with pytest.raises(ParseError, match=r"timeStamp is 0, .*remove such rows") as refused:
         JMETER.parse(replace(output, files={"results.jtl": data}))
     assert refused.value.line == 3
