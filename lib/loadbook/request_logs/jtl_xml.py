@@ -30,6 +30,8 @@ from loadbook.request_logs.stream import Damage, LogRowKind, RequestBatch
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 50_000
+DOCUMENT_MARKS = (b"<?xml", b"<testResults")
+LONGEST_TOKEN = 4096  # bytes that the parser may keep of a chunk: the beginning of another document is shorter
 # XML attribute -> the CSV column with the same meaning (rs was the response code in very old files)
 ATTRIBUTE_COLUMNS = {
     "ts": "timeStamp", "t": "elapsed", "lb": "label", "rc": "responseCode", "rm": "responseMessage", "s": "success",
@@ -54,23 +56,54 @@ class XmlSample(NamedTuple):
 
 
 class XmlSampleCollector:
-    """Handler of expat that collects the samples of one document."""
+    """Handler of expat that collects the samples of a file: of one document, or of several that were joined."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.rows: list[XmlSample] = []
         self.open: list[XmlSample | None] = []  # one per open element; None if it is not a sample
         self.ended = False
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.StartDoctypeDeclHandler = self._forbidden
-        self.parser.EntityDeclHandler = self._forbidden
+        self.joined: list[Damage] = []
+        self.lines_before = 0
+        self.parser = self._new_parser()
+
+    def _new_parser(self) -> expat.XMLParserType:
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.StartDoctypeDeclHandler = self._forbidden
+        parser.EntityDeclHandler = self._forbidden
+        self.parsed, self.kept = 0, b""
+        return parser
 
     @property
     def line(self) -> int:
-        """Current line of the parser, from 1."""
-        return self.parser.CurrentLineNumber
+        """Current line of the file, from 1."""
+        return self.lines_before + self.parser.CurrentLineNumber
+
+    def parse(self, data: bytes) -> None:
+        """Parse the next bytes of the file; another document after the end of one is the damage "header"."""
+        rest: bytes | None = data
+        while rest is not None:
+            rest = self._parse_document(rest)
+
+    def _parse_document(self, data: bytes) -> bytes | None:
+        """Parse bytes of one document; return those of the next one if it begins in them, else None."""
+        self.kept, self.parsed = (self.kept + data)[-LONGEST_TOKEN - len(data) :], self.parsed + len(data)
+        try:
+            self.parser.Parse(data, False)
+        except expat.ExpatError as error:
+            start = self.parser.ErrorByteIndex - self.parsed + len(self.kept)
+            rest = self.kept[start:] if start >= 0 else b""
+            is_document = rest and any(mark.startswith(rest[: len(mark)]) for mark in DOCUMENT_MARKS)
+            if not self.ended or not is_document:
+                self.fail(self.lines_before + error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
+            self.lines_before += error.lineno - 1
+            text = "another document begins: files or runs were joined"
+            self.joined.append(Damage("header", self.lines_before + 1, text))
+            self.ended, self.parser = False, self._new_parser()
+            return rest
+        return None
 
     def fail(self, line: int, message: str) -> NoReturn:
         """Raise ParseError with the file and this line."""
@@ -115,9 +148,7 @@ def read_jtl_xml(
     builder: BatchBuilder | None = None
     for data in _clean_chunks(stream):
         try:
-            samples.parser.Parse(data, False)
-        except expat.ExpatError as error:
-            samples.fail(error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
+            samples.parse(data)
         except (LookupError, ValueError) as error:  # an encoding that expat does not support
             samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
         while len(samples.rows) >= BATCH_ROWS:
@@ -126,7 +157,7 @@ def read_jtl_xml(
             yield _build_batch(rows, builder)
     builder = builder or _batch_builder(samples.rows[0].attributes if samples.rows else ATTRIBUTE_COLUMNS, file, ends)
     batch = _build_batch(samples.rows, builder)
-    batch.damage += _missing_end(samples)
+    batch.damage += [*samples.joined, *_missing_end(samples)]
     yield batch
 
 

@@ -97,7 +97,8 @@ def test_jtl_xml_characters_that_xml_forbids_do_not_stop_the_reader() -> None:
         (b"<html><body/></html>", "root element"),
         (HEAD + b"<note/>" + END, "element note"),
         (HEAD + SAMPLE % b"" + b"</sample>" + END, "mismatched tag"),
-        (HEAD + SAMPLE % b"" + b"</httpSample>" + END + HEAD, "junk after"),
+        (HEAD + SAMPLE % b"" + b"</httpSample>" + END + b"<html/>", "junk after"),
+        (HEAD + SAMPLE % b"" + b"</httpSample>" + END + HEAD + b"<note/>" + END, "element note"),
         (HEAD + (SAMPLE % b"").replace(b'"23"', b'"2.3"') + b"</httpSample>" + END, "whole number"),
         (HEAD + (SAMPLE % b"").replace(b'"true"', b'"1"') + b"</httpSample>" + END, "neither true nor false"),
         (HEAD + (SAMPLE % b"").replace(b"1795212952049", b"17952") + b"</httpSample>" + END, "13 digits"),
@@ -121,6 +122,28 @@ def test_jtl_xml_sample_that_never_began_is_in_no_number() -> None:
     summary = read(HEAD + sample + never + END)
     assert (summary.total().attempts, summary.damage_counts) == (1, {"not_begun": 1})
     assert summary.damage[0].line == 5
+
+
+@pytest.mark.parametrize("chunk", [7, 64, 1 << 20])
+@pytest.mark.parametrize("head", [HEAD, HEAD.partition(b"\n")[2]])
+def test_jtl_xml_files_that_were_joined_are_read_with_a_damage(
+    chunk: int, head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jtl_xml, "CHUNK_BYTES", chunk)
+    sample = SAMPLE % b"" + b"</httpSample>\n"
+    summary = read(HEAD + 2 * sample + END + head + sample + END + head + sample + END)
+    assert (summary.total().attempts, summary.damage_counts) == (4, {"header": 2})
+    assert [damage.line for damage in summary.damage] == [8, 8 + head.count(b"\n") + 3]
+
+
+def test_jtl_xml_error_in_a_joined_document_has_the_line_of_the_file() -> None:
+    sample = SAMPLE % b"" + b"</httpSample>\n"
+    with pytest.raises(ParseError, match="whole number") as error:
+        read(HEAD + sample + END + HEAD + sample.replace(b'"23"', b'"2.3"') + END)
+    assert error.value.line == 8
+    with pytest.raises(ParseError, match="mismatched tag") as error:
+        read(HEAD + sample + END + HEAD + b"</other>")
+    assert error.value.line == 8
 
 
 def test_jtl_xml_aggregated_samples_give_counts_but_no_times() -> None:
