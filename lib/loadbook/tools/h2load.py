@@ -357,6 +357,9 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
     if "main" in report and not report.count("failed") and statuses > answered_count(report):
         text = f"{statuses} status codes for {answered_count(report)} responses"
         yield "counts_differ", f"{text}: h2load counts those of the warm-up, too"
+    elif statuses > report.count("done"):
+        text = f"{statuses} status codes for {report.count('done')} finished requests"
+        yield "counts_differ", f"{text}: the others began to be answered and were cut"
     log = log_file_name(output.argv)
     if log and log not in output.files and log not in output.paths:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"

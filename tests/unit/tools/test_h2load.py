@@ -220,3 +220,21 @@ def test_h2load_status_codes_that_include_the_warm_up_raise_a_doubt() -> None:
     differ = changed("duration_D4_warm1", ("status codes: 295754 2xx", "status codes: 369693 2xx"))
     assert "counts_differ" in dict(H2LOAD.parse(differ).doubts)
     assert "counts_differ" not in dict(H2LOAD.parse(case("duration_D4_warm1")).doubts)
+
+
+def test_status_codes_of_answers_that_were_cut_are_a_doubt() -> None:
+    text = """finished in 2.00s, 10.00 req/s, 4.00KB/s
+requests: 40 total, 40 started, 20 done, 20 succeeded, 20 failed, 20 errored, 0 timeout
+status codes: 38 2xx, 0 3xx, 0 4xx, 0 5xx
+traffic: 8.00KB (8192) total, 700B (700) headers (space savings 60.00%), 6.00KB (6144) data
+                     min         max         mean         sd        +/- sd
+time for request:     1.10ms     90.00ms     12.00ms      8.00ms    80.00%
+time for connect:     3.00ms      4.00ms      3.50ms       500us    50.00%
+time to 1st byte:     5.00ms      6.00ms      5.50ms       500us    50.00%
+req/s           :       5.00       5.00        5.00        0.00   100.00%
+"""
+    head = "starting benchmark...\nspawning thread #0: 2 total client(s). 40 total requests\n"
+    output = ToolOutput((head + text).encode())
+    found = values(output)
+    assert (found["requests", "count"], found["ok", "count"], found["errors", "count"]) == (20, 20, 20)
+    assert dict(H2LOAD.parse(output).doubts)["counts_differ"].startswith("38 status codes for 20 finished requests")
