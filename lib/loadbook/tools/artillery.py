@@ -1,6 +1,7 @@
 """Artillery 2: its report in JSON (`--output`) is read; loadbook does not run it.
 
-- `requests` are responses of any status; requests without one are `errors`, by the class that their codes tell. Rates
+- `requests` are responses of any status; requests without one are `errors`, by the class that their codes tell if
+  these are as many (doubt `errors_unclassed`): users also fail outside of requests. Rates
   are over the time from the first to the last event.
 - Times are `ttfb`, to the first byte, in whole milliseconds, from the actual start. Percentiles are right to 1 %
   (DDSketch); a minimum was 13 ms where the server took 20 ms.
@@ -70,6 +71,8 @@ class _Report(JsonReport):
         }
         self.answered = sum(self.codes.values())
         self.unanswered = self.sent - self.answered
+        errors = (name for name in self.counters if name.startswith("errors."))
+        self.failed = {name.removeprefix("errors."): self._counter(name) for name in errors}
         self._check()
         first_ms, last_ms = (self.number(aggregate, key) for key in ("firstMetricAt", "lastMetricAt"))
         self.span = (first_ms / 1000, last_ms / 1000)
@@ -78,8 +81,7 @@ class _Report(JsonReport):
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
-        failed = {name[len("errors.") :]: self._counter(name) for name in self.counters if name.startswith("errors.")}
-        classes = count_error_classes(failed.items(), ERROR_PATTERNS)
+        classes = count_error_classes(self.failed.items(), ERROR_PATTERNS)
         known = classes if sum(classes.values()) == self.unanswered else {}
         yield from status_rows(self.codes, known, self.unanswered, self.seconds)
         yield Measurement("bytes_read", "count", self._counter("http.downloaded_bytes"), "B", None)
@@ -88,6 +90,12 @@ class _Report(JsonReport):
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
+        by_code = sum(self.failed.values())
+        if by_code != self.unanswered:
+            most = sorted(self.failed.items(), key=lambda item: -item[1])[:4]
+            codes = f" ({', '.join(f'{name} {number}' for name, number in most)})" if most else ""
+            text = f"{by_code} errors by code{codes} are not the {self.unanswered} requests without a response"
+            yield "errors_unclassed", f"{text}: they have no classes"
         unfinished = (
             self._counter("vusers.created") - self._counter("vusers.completed") - self._counter("vusers.failed")
         )

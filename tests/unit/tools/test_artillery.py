@@ -49,6 +49,15 @@ def test_errors_of_users_that_are_no_requests_have_no_class() -> None:
     assert found["errors", "count"] == 12 and ("errors_read", "count") not in found
 
 
+def test_codes_of_errors_that_are_not_as_many_as_failed_requests_are_named() -> None:
+    recorded = case("rst_both")
+    alone = replace(recorded, stdout=recorded.files["result"], files={})
+    assert "errors_unclassed" not in dict(ARTILLERY.parse(alone).doubts)
+    parsed = ARTILLERY.parse(changed(alone, partial(set_counter, "errors.ETIMEDOUT", 1005)))
+    assert values(parsed)["errors", "count"] == 12
+    assert dict(parsed.doubts)["errors_unclassed"].startswith("1017 errors by code (ETIMEDOUT 1005, ECONNRESET 12)")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
