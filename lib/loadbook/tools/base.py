@@ -11,7 +11,7 @@ import math
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ COARSE_STEP, LARGEST_STEP = 0.05, 0.25
 COARSE_S = 0.010  # below it, a rounding of half a millisecond is more than the margin of 5 % for times
 # shares of the requests that were due, and of the seconds that were asked for, below which a load is doubtful
 MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
+MAX_REDIRECT_SHARE = 0.5  # of the responses
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
@@ -261,12 +262,24 @@ def capable_tools(workload: Workload, target: Target) -> list[str]:
 
 
 def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
-    """Parse the output of a tool; ParseError also for a large output that its parser cannot read as a stream."""
+    """Parse the output of a tool; ParseError also for a large output that its parser cannot read as a stream.
+
+    The doubt `redirects` is added if most responses were such.
+    """
     for name, path in output.paths.items():
         if (name if name == "stdout" else "files") not in tool.streamed_inputs:
             problem = f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read"
             raise ParseError(tool.name, name, 0, f"{problem}, nothing from byte {MAX_REPORT_BYTES + 1:,} on would be")
-    return tool.parse(output)
+    report = tool.parse(output)
+    return replace(report, doubts=(*report.doubts, *_redirect_doubts(report)))
+
+
+def _redirect_doubts(report: ParsedReport) -> Iterator[tuple[str, str]]:
+    counts = {row.metric: row.value for row in report.measurements if row.statistic == "count"}
+    redirects, answers = counts.get("status_3xx", 0), counts.get("requests", 0)
+    if redirects > MAX_REDIRECT_SHARE * answers:
+        text = f"{redirects:,.0f} of {answers:,.0f} responses were redirects, which the tool did not follow"
+        yield "redirects", text
 
 
 def is_known_version(tool: Tool, version: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from loadbook.cli.data import parse
 from loadbook.core.errors import ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
-from loadbook.tools.base import Measurement, Target
+from loadbook.tools.base import Measurement, Target, ToolOutput
 
 DOC = Path(__file__).parents[3] / "docs" / "extending.md"
 TOY = next(block for block in re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL) if "class Toy" in block)
@@ -108,3 +109,14 @@ def test_tool_without_the_base_class_gets_its_default_methods(toy: str, tmp_path
 )
 def test_resolution_is_the_step_of_the_last_printed_digit(text: str | None, value: float, step: float | None) -> None:
     assert Measurement("latency", "mean", value, "s", text).resolution == (step and pytest.approx(step))
+
+
+@pytest.mark.parametrize(("moved", "doubts"), [(20, ["redirects"]), (11, ["redirects"]), (10, []), (0, [])])
+def test_report_whose_answers_are_mostly_redirects_is_doubtful(moved: int, doubts: list[str]) -> None:
+    codes = {"301": moved, "200": 20 - moved}
+    report = {"latencies": dict.fromkeys(("mean", "50th", "95th", "99th", "max"), 4_100_000)}
+    report |= {"bytes_in": {"total": 0}, "duration": 10**9, "wait": 0, "requests": 20, "rate": 20.0, "success": 1}
+    report |= {"status_codes": {code: count for code, count in codes.items() if count}, "errors": []}
+    parsed = base.parse_output(base.load_tool("vegeta"), ToolOutput(json.dumps(report).encode()))
+    assert [name for name, _ in parsed.doubts] == doubts
+    assert not doubts or parsed.doubts[0][1].startswith(f"{moved} of 20 responses were redirects")
