@@ -9,10 +9,12 @@ latency.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, product
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
+from loadbook.core.validity_rules import rule_advice
 from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import (
     MonitorRecord,
@@ -23,6 +25,8 @@ from loadbook.study.workload import spinning_reason
 from loadbook.validity.base import Evidence, RuleHit, Severity
 from loadbook.validity.machine import foreign_cpu
 
+FAILED_ARE_REQUESTS = ("ab",)  # tools whose `requests` include failed ones
+LENGTH_REMEDY = "let ab accept pages of variable length (-l), or measure a page of constant length"
 SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
 
 
@@ -64,8 +68,16 @@ def socket_errors(evidence: Evidence) -> Iterator[RuleHit]:
     requests = evidence.total("requests", "count")
     if not counts or requests is None:
         yield evidence.unchecked("socket_errors", "the tool reports no connection errors")
-    elif sum(counts) > 0:
-        yield from _error_share_hit(evidence, "socket_errors", sum(counts), requests + sum(counts), "attempts failed")
+    elif (failed := sum(counts)) > 0:
+        attempts = max(requests, failed) if evidence.record.tool in FAILED_ARE_REQUESTS else requests + failed
+        hits = _error_share_hit(evidence, "socket_errors", failed, attempts, "attempts failed")
+        if (wrong := evidence.total("errors_length", "count") or 0) <= failed / 2:
+            yield from hits
+            return
+        for hit in hits:
+            observation = hit.message.removesuffix(rule_advice("socket_errors"))
+            text = f"{observation}, {wrong:,.0f} of them as their length was another than the first one's"
+            yield replace(hit, message=f"{text}; {LENGTH_REMEDY}.")
 
 
 def _error_share_hit(evidence: Evidence, name: str, errors: float, total: float, noun: str) -> Iterator[RuleHit]:

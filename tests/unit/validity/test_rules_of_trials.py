@@ -50,6 +50,20 @@ def test_socket_errors_are_judged_by_their_share_of_attempts() -> None:
     assert hit.message.startswith("5 of 100,005 attempts failed")
 
 
+def test_failures_of_ab_are_among_its_requests_and_a_wrong_length_has_its_own_remedy() -> None:
+    counts = {("requests", "count"): 2000.0, ("ok", "count"): 1497.0, ("errors_length", "count"): 503.0}
+    measured = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in counts.items()]
+    (hit,) = named(check_trial(record(tool="ab"), measured, [], [], ValidityLimits()), "socket_errors")
+    assert hit.message.startswith("503 of 2,000 attempts failed (25.15\u00a0%), 503 of them as their length")
+    assert exclusion_cause("socket_errors", hit.message).remedy.startswith(
+        "let ab accept pages of variable length (-l)"
+    )
+    counts = {("requests", "count"): 2000.0, ("errors_read", "count"): 500.0}
+    measured = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in counts.items()]
+    (hit,) = named(check_trial(record(tool="ab"), measured, [], [], ValidityLimits()), "socket_errors")
+    assert hit.message.startswith("500 of 2,000 attempts failed (25.00\u00a0%): the service received less load")
+
+
 def test_failures_at_the_driver_limits_are_always_invalid() -> None:
     found = check({("errors_driver", "count"): 12}, gates={"max_error_share": 1.0})
     assert only(found, "driver_limits").level == "invalid"
