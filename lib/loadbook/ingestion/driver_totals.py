@@ -21,14 +21,16 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
 
     Counts and rates (each over its driver's own duration) are summed; the duration is the longest one. Statistics of
     times are computed from the times of the single requests of all drivers, and left out if a driver does not have
-    them.
+    them. If a driver counts attempts, the others' requests count as such.
     """
     if len(reports) == 1:
         return list(reports[0].measurements)
     tables = [{(m.metric, m.statistic): m for m in report.measurements} for report in reports]
+    if any(("attempts", "count") in table for table in tables):
+        tables = [_requests_as_attempts(table) for table in tables]
     times = merged_times(reports)
     totals = []
-    for m in reports[0].measurements if reports else ():
+    for m in tables[0].values() if tables else ():
         if not all((m.metric, m.statistic) in table for table in tables):
             continue
         values = [table[m.metric, m.statistic].value for table in tables]
@@ -39,6 +41,19 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
         elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
             totals.append(m._replace(value=value, text=None))
     return totals
+
+
+def _requests_as_attempts(table: Mapping[tuple[str, str], Measurement]) -> dict[tuple[str, str], Measurement]:
+    """Return the rows of a driver with its requests as attempts, if each attempt of it had a response."""
+    rows = dict(table)
+    errors, by_status = table.get(("errors", "count")), table.get(("errors_status", "count"))
+    if ("attempts", "count") in table or errors is None or errors.value > (by_status.value if by_status else 0):
+        return rows
+    for metric, statistic in (("attempts", "count"), ("attempts_per_s", "value")):
+        answered = table.get((metric.replace("attempts", "requests"), statistic))
+        if answered is not None:
+            rows[metric, statistic] = answered._replace(metric=metric)
+    return rows
 
 
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:

@@ -34,7 +34,7 @@ LOAD_COLUMNS = {
 NULLABLE_COLUMNS = ("started", "moving", "response_status", "response_bytes", *LOAD_COLUMNS)
 ARM_COLUMNS = ("block", "slot", "status", "cause", "short_tail", "at_ceiling", *NULLABLE_COLUMNS)
 BASELINE_TEXT = "the baseline"
-METRICS_WITH_ERRORS = ("requests_per_s", "requests")
+METRICS_WITH_ERRORS = ("requests_per_s", "requests", "attempts_per_s", "attempts")
 RATE_METRICS = ("ok_per_s", "requests_per_s", "ok", "requests")
 ResponseKey = tuple[int | None, int | None]
 

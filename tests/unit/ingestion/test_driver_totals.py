@@ -57,6 +57,27 @@ def test_totals_over_drivers_omit_metrics_missing_on_a_driver():
     assert ("errors", "count") not in table([ParsedReport((*mute.measurements, errors)), mute])
 
 
+def counts(metric: str, number: int, rate: float, errors: int) -> ParsedReport:
+    rows = (
+        Measurement(metric, "count", number, "1", None),
+        Measurement(f"{metric}_per_s", "value", rate, "1/s", None),
+        Measurement("errors", "count", errors, "1", None),
+        Measurement("attempt_time" if metric == "attempts" else "latency", "p50", 0.1, "s", None),
+    )
+    return ParsedReport(rows)
+
+
+def test_attempts_of_several_drivers_are_added_to_requests_of_those_without_failures():
+    failing, clean = counts("attempts", 100, 10.0, 5), counts("requests", 200, 20.0, 0)
+    for pair in ([failing, clean], [clean, failing]):
+        both = {(m.metric, m.statistic): m.value for m in driver_totals(pair)}
+        assert both == {("attempts", "count"): 300, ("attempts_per_s", "value"): 30.0, ("errors", "count"): 5}
+    assert unmerged_times([failing, failing]) == ["attempt_time"]
+    two = table([failing, failing])
+    assert two["attempts", "count"].value == 200 and ("attempt_time", "p50") not in two
+    assert set(table([failing, counts("requests", 200, 20.0, 3)])) == {("errors", "count")}
+
+
 @given(st.lists(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), min_size=1, max_size=4))
 def test_statistics_of_merged_times_equal_those_of_one_list_of_times(drivers):
     merged: dict[int, int] = {}
