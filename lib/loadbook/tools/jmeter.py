@@ -183,7 +183,8 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         text = f"nothing was under way for {max(gaps) / 60:.3g} min: JMeter appends to a file of results that is there"
         yield "runs_appended", f"{file}: {text}, so these may be {len(gaps) + 1} runs: no duration and no rates"
     elif total.attempts and figures.duration_s is None:
-        yield "no_times", f"{file} has no time stamps: neither duration nor rates are known"
+        text = "let JMeter write them in milliseconds for duration and rates"
+        yield "no_times", f"{file} has no time stamps: {text}"
     if total.answered and total.latency.count and total.latency.mean_s() < base.COARSE_S:
         yield "whole_ms", "JMeter has whole milliseconds only, too coarse for times this short"
     properties = command_properties(output) or {}

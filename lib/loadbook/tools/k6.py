@@ -5,9 +5,10 @@
 - `plan = "mine.js"` must read `__ENV.URL`, and for an open load `__ENV.RATE`; in a closed loop its users and duration
   come from the study. It costs the driver more, as k6 then writes every request (`--out csv`).
 - `requests` are responses of any status, `ok` those of 2xx or 3xx. `duration` is k6's own time of the run.
-- **Times** are `http_req_duration` of responses that k6 expected (200 to 399): no DNS, connecting or TLS, and no
-  waiting for a free user. They are `latency` of a closed loop and `service_time` at a rate. With too few users an
-  open load becomes a closed one, and only `dropped_iterations` says so (doubt `offered_shortfall`).
+- **Times** are `http_req_duration`: no DNS, connecting or TLS, and no waiting for a free user. They are `latency` of a
+  closed loop and `service_time` at a rate. Points have those of all responses. A summary with failures has those of
+  expected ones (200 to 399, doubt `expected_only`), and those of all attempts as `attempt_time`.
+- With too few users an open load becomes a closed one, and only `dropped_iterations` says so (`offered_shortfall`).
 - **Arrivals** are even (`constant-arrival-rate`), and do not tell the starts that k6 missed, except with
   `request_times`. With `poisson` each user has its share of the requests at independent, uniform times of the load;
   late ones start at once, and `latency_intended` counts from the time at which they were due. With `users` each user
@@ -16,8 +17,8 @@
   on stdout, which cuts times to two decimals (doubt `coarse_times` above 5 %) and has no `bytes_read`. Before 0.31 it
   does not tell failed requests: then there are `attempts` and `attempt_time` alone.
   Points in CSV have no duration (doubt `no_times`), unless K6_CSV_TIME_FORMAT is `unix_micro`. A summary of another
-  script tells a refused connection and a status of 500 as one number: then there are no `requests` (doubt
-  `failed_unknown`).
+  script tells a refused connection and a status of 500 as one number: then there are `attempts` and
+  `attempts_per_s` instead of `requests` (doubt `failed_unknown`).
 """
 
 # With `request_times` the users share even arrivals as Poisson ones, as k6 does not tell which start a request
@@ -66,6 +67,7 @@ STATISTICS = {
     "max": ("max",),
 }  # fmt: skip
 SUPPORTED_FIELDS = ("requests", "think_time_s", "arrivals", "plan", "max_connections", "request_times")
+EXPECTED_TIMES = "http_req_duration{expected_response:true}"
 INTENDED_METRIC = "intended_duration"  # of our script: time from the intended start
 ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
 EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
@@ -307,17 +309,15 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     rows = [*(_own_rows if own else _count_rows)(values, attempts, failed, seconds, rate)]
     if "data_received" in summary.metrics:  # a text has two digits of it
         rows.append(Measurement("bytes_read", "count", values.count("data_received"), "B", None))
-    timed: list[Measurement] = []
-    if attempts > failed:
-        ok_times = "http_req_duration{expected_response:true}"
-        times = ok_times if failed and ok_times in summary.metrics else "http_req_duration"
-        timed += values.time_rows(_time_metric(output), times)
-        timed += values.time_rows("latency_intended", INTENDED_METRIC)
-        rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
+    timed = [*_summary_times(values, attempts, failed, own, _time_metric(output))]
+    rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     if failed and not own:
         text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
         doubts.append(("failed_unknown", text))
+    if failed and any(row.metric not in ("attempt_time", "latency_intended") for row in timed):
+        text = f"times are those of {attempts - failed} expected responses (200 to 399), without the {failed} others"
+        doubts.append(("expected_only", text))
     doubts += _coarse_doubts(timed)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
 
@@ -341,6 +341,16 @@ def _parse_old_text(summary: RunSummary, output: ToolOutput) -> ParsedReport:
 def _coarse_doubts(timed: Sequence[Measurement]) -> Iterator[tuple[str, str]]:
     if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
         yield "coarse_times", f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
+
+
+def _summary_times(values: _Values, attempts: int, failed: int, own: bool, metric: str) -> Iterator[Measurement]:
+    """Yield times: with failures those of the expected responses, and those of all attempts as `attempt_time`."""
+    if attempts > failed and (not failed or EXPECTED_TIMES in values.metrics):
+        yield from values.time_rows(metric, EXPECTED_TIMES if failed else "http_req_duration")
+    if attempts > failed:
+        yield from values.time_rows("latency_intended", INTENDED_METRIC)
+    if failed and not (own and attempts == failed):
+        yield from values.time_rows("attempt_time", "http_req_duration")
 
 
 def _step_s(row: Measurement) -> float:
@@ -369,12 +379,11 @@ def _own_rows(
 def _count_rows(
     values: _Values, attempts: int, failed: int, seconds: float | None, rate_per_s: float | None
 ) -> Iterator[Measurement]:
-    """Yield counts and rates of a script without such counters: with failures, no number of responses."""
-    for metric, count in (("requests", None if failed else attempts), ("ok", attempts - failed)):
-        if count is not None:
-            yield Measurement(metric, "count", count, "1", None)
-            if seconds:
-                yield Measurement(f"{metric}_per_s", "value", count / seconds, "1/s", None)
+    """Yield counts and rates of a script without such counters: with failures, attempts instead of responses."""
+    for metric, count in (("attempts" if failed else "requests", attempts), ("ok", attempts - failed)):
+        yield Measurement(metric, "count", count, "1", None)
+        if seconds:
+            yield Measurement(f"{metric}_per_s", "value", count / seconds, "1/s", None)
     if seconds:
         yield Measurement("duration", "value", seconds, "s", None)
     yield Measurement("errors", "count", failed, "1", None)
@@ -399,7 +408,7 @@ def _time_metric(output: ToolOutput) -> str:
 def _log_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
     yield from request_rows.damage_doubts(file, figures)
     if figures.duration_s is None:
-        yield "no_times", f"{file} has whole seconds only: set K6_CSV_TIME_FORMAT=unix_micro for duration and rates"
+        yield "no_times", "the points have whole seconds only: set K6_CSV_TIME_FORMAT=unix_micro for duration and rates"
 
 
 def _run_doubts(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.validity_rules import rule_advice
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
@@ -159,7 +160,34 @@ def test_failures_of_another_script_have_no_class_and_no_number_of_requests() ->
     parsed = K6.parse(case("timeout"))
     found = values(parsed)
     assert found["ok", "count"] == 90 and found["errors", "count"] == 10 and ("requests", "count") not in found
+    assert [name for name, _ in parsed.doubts] == ["failed_unknown", "expected_only"]
+    assert found["attempts", "count"] == 100
+    assert found["attempts_per_s", "value"] == pytest.approx(161.15058812592028, rel=1e-9)  # http_reqs: rate
+    assert found["ok_per_s", "value"] == pytest.approx(0.9 * 161.15058812592028, rel=1e-9)
+
+
+def test_times_of_expected_responses_and_of_all_attempts_have_different_names() -> None:
+    """Four answers of 200 in 10 ms and six of 500 in 1 ms."""
+    expected, every = ({"avg": ms, "min": low, "med": ms, "max": 10} for ms, low in ((10, 10), (4.6, 1)))
+    metrics: dict[str, Any] = {
+        "http_reqs": {"count": 10, "rate": 10}, "http_req_failed": {"passes": 6, "fails": 4, "value": 0.6},
+        "http_req_duration": every, "http_req_duration{expected_response:true}": expected,
+    }  # fmt: skip
+    parsed = K6.parse(ToolOutput(json.dumps({"metrics": metrics}).encode()))
+    found = values(parsed)
+    assert (found["latency", "mean"], found["latency", "p50"]) == (0.010, 0.010)
+    assert (found["attempt_time", "mean"], found["attempt_time", "min"]) == (0.0046, 0.001)
+    del metrics["http_req_duration{expected_response:true}"]
+    parsed = K6.parse(ToolOutput(json.dumps({"metrics": metrics}).encode()))
+    assert {metric for metric, _ in values(parsed)} & {"latency", "attempt_time"} == {"attempt_time"}
     assert [name for name, _ in parsed.doubts] == ["failed_unknown"]
+
+
+def test_points_with_whole_seconds_name_the_setting_of_k6_only() -> None:
+    parsed = K6.parse(ToolOutput(HEADER + point().replace(MICRO, MICRO[:10])))
+    assert [name for name, _ in parsed.doubts] == ["no_times"] and values(parsed)["latency", "mean"] > 0
+    assert parsed.doubts[0][1].endswith("set K6_CSV_TIME_FORMAT=unix_micro for duration and rates")
+    assert "JMeter" not in rule_advice("no_times")
 
 
 @pytest.mark.parametrize(
