@@ -5,9 +5,11 @@
   with connecting and the wait for the one Python process that all users share: at 500 requests a second that adds 1
   to 3 ms. `duration` is from the first start to the last end. Redirects are not followed.
 - **Read**: the output of `--json`. That of another locustfile counts failures of all kinds as requests: with failures
-  there are no `requests` and no times (doubt `failed_unknown`). Its times are whole milliseconds, from 100 on in two
-  digits. Without it the tables at the end are read, else the CSV, which is the state of the last flush and not of the
-  end (doubt `last_flush`): there, requests with failures are `attempts`, `attempts_per_s` and `attempt_time`.
+  these are `attempts`, `attempts_per_s` and `attempt_time` (doubt `failed_unknown`), unless the error report on stderr
+  tells the status or the class of each. Its times are whole milliseconds, from 100 on in two digits. It tells the end
+  of the first request and not its start, for which the mean time stands (doubt `first_start` if that is not exact).
+- Without the JSON the tables at the end are read, else the CSV, which is the state of the last flush and not of the end
+  (doubt `last_flush`): there, requests with failures are `attempts`, too.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadbook.core.errors import OtherProgram, ParseError, ToolError
-from loadbook.core.metrics import count_error_classes
+from loadbook.core.metrics import count_error_classes, error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, locust_csv, locust_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -43,6 +45,8 @@ ERROR_PATTERNS = (
     ("errors_write", r"BrokenPipe"),
     ("errors_read", r"ConnectionReset|RemoteDisconnected|HTTPParseError|HTTPConnectionClosed|ProtocolError|closed"),
 )
+FIRST_START_SHARE = 0.01  # of the duration: above it, a start that is not known makes the rate doubtful
+_STATUS_ERROR = re.compile(r"HTTPError\(['\"]?([45]\d\d)\b")
 ENTRY_KEYS = ("num_requests", "num_failures", "num_none_requests", "total_content_length")
 
 
@@ -134,27 +138,113 @@ def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
 def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     """Return the rows of Locust's own JSON: a list with one entry for each name of requests."""
     entries = _entries(found)
-    requests, failed, _, received = (sum(entry[key] for entry in entries) for key in ENTRY_KEYS)
+    requests, failed, untimed, received = (sum(entry[key] for entry in entries) for key in ENTRY_KEYS)
     if failed > requests:
         raise ParseError("locust", found.file, found.line, f"{failed} failures of {requests} requests")
-    starts, ends = ([float(entry[key] or 0) for entry in entries] for key in ("start_time", "last_request_timestamp"))
-    seconds = max(ends) - min(starts) if entries else 0.0
-    rows = [*_rates(requests if not failed else None, requests - failed, seconds)]
+    load = _load_time([entry for entry in entries if entry["num_requests"]], "--reset-stats" in output.argv)
+    failures = _Failures.read(output, failed)
+    attempts = requests - failures.unanswered if failures.are_known else requests
+    rows = [*_rates("requests" if failures.are_known else "attempts", attempts, requests - failed, load.seconds)]
     rows.append(Measurement("errors", "count", failed, "1", None))
+    rows += failures.rows()
     rows.append(Measurement("bytes_read", "count", received, "B", None))
-    times = [*_report_times(entries)] if requests and not failed else []
-    mean_s = next((row.value for row in times if row.statistic == "mean"), None)
-    doubts = [*_report_doubts(requests, failed, mean_s), *_run_doubts(seconds, output)]
-    span = (min(starts), max(ends)) if requests else None
-    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=span)
+    is_mixed = not failures.are_known or failures.unanswered
+    has_times = requests > untimed and attempts
+    times = [*_report_times("attempt_time" if is_mixed else "latency", entries)] if has_times else []
+    doubts = [*failures.doubts(requests), *load.doubts(requests)]
+    if any(row.statistic == "mean" and row.value < base.COARSE_S for row in times):
+        doubts.append(("whole_ms", "Locust has whole milliseconds only, too coarse for times this short"))
+    doubts += _run_doubts(load.seconds, output)
+    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=load.span)
 
 
-def _report_doubts(requests: int, failed: int, mean_s: float | None) -> Iterator[tuple[str, str]]:
-    if failed:
-        text = f"{failed} of {requests} requests failed, and the report does not tell which had a response: no times"
-        yield "failed_unknown", text
-    if mean_s is not None and mean_s < base.COARSE_S:
-        yield "whole_ms", "Locust has whole milliseconds only, too coarse for times this short"
+class _Failures(NamedTuple):
+    """Failed requests of Locust's JSON, as far as its error report beside it tells them apart.
+
+    `statuses` maps HTTP statuses to numbers of responses, and `classes` classes of errors to attempts without one.
+    """
+
+    failed: int
+    statuses: Counter[int]
+    classes: Counter[str]
+
+    @classmethod
+    def read(cls, output: ToolOutput, failed: int) -> _Failures:
+        """Return the failures; nothing is known of them unless each has a status, or a class without a response."""
+        statuses, classes = Counter[int](), Counter[str]()
+        for message, number in locust_text.read_error_report(output) if failed else ():
+            if status := _STATUS_ERROR.search(message):
+                statuses[int(status[1])] += number
+            else:
+                classes[error_class(message, ERROR_PATTERNS)] += number
+        return cls(failed, statuses, classes)
+
+    @property
+    def unanswered(self) -> int:
+        """Number of attempts without a response."""
+        return self.classes.total()
+
+    @property
+    def are_known(self) -> bool:
+        """Whether it is known of each failure if it had a response."""
+        return self.statuses.total() + self.unanswered == self.failed and not self.classes["errors_other"]
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield the failures by class, if they are known."""
+        if not self.failed or not self.are_known:
+            return
+        yield Measurement("errors_status", "count", self.statuses.total(), "1", None)
+        for name in dict.fromkeys(name for name, _ in ERROR_PATTERNS):
+            yield Measurement(name, "count", self.classes[name], "1", None)
+        for digit in (4, 5):
+            number = sum(n for status, n in self.statuses.items() if status // 100 == digit)
+            yield Measurement(f"status_{digit}xx", "count", number, "1", None)
+
+    def doubts(self, attempts: int) -> Iterator[tuple[str, str]]:
+        """Yield the doubt about failures among `attempts`, as (name, sentence)."""
+        if not self.are_known:
+            text = f"{self.failed} of {attempts} requests failed, and the report does not tell which had a response"
+            yield "failed_unknown", f"{text}: times and rates are those of all attempts"
+        elif self.unanswered:
+            yield (
+                "unanswered",
+                f"{self.unanswered} of {attempts} attempts had no response, and Locust's times count them",
+            )
+
+
+class _LoadTime(NamedTuple):
+    """Duration of the load: at least `least` s and at most `most` s, and (first start, last end) in epoch seconds."""
+
+    seconds: float
+    least: float
+    most: float
+    span: tuple[float, float] | None
+
+    def doubts(self, requests: int) -> Iterator[tuple[str, str]]:
+        """Yield a doubt if the start of the first request is not known well enough for a rate."""
+        if self.most - self.least > FIRST_START_SHARE * self.seconds:
+            rates = " to ".join(f"{requests / s:.4g}" if s else "more" for s in (self.most, self.least))
+            yield "first_start", f"Locust tells the end of its first request, not its start: {rates} requests a second"
+
+
+def _load_time(entries: Sequence[Mapping[str, Any]], was_reset: bool) -> _LoadTime:
+    """Return the duration of entries with requests.
+
+    An entry's `start_time` is the end of its first request, when Locust logs it (`StatsEntry.reset`). So the load began
+    before it by the time of that request, for which the mean stands. With --reset-stats it is the time of the reset.
+    """
+    if not entries:
+        return _LoadTime(0.0, 0.0, 0.0, None)
+    first = min(entries, key=lambda entry: entry["start_time"])
+    last = float(max(entry["last_request_timestamp"] for entry in entries))
+    logged = last - first["start_time"]
+    timed = sum(first["response_times"].values())
+    if was_reset or not timed:
+        return _LoadTime(logged, logged, logged, (float(first["start_time"]), last))
+    mean = first["total_response_time"] / timed / 1000
+    longest = max(entry["max_response_time"] for entry in entries if entry["response_times"]) / 1000
+    least, most = logged + first["min_response_time"] / 1000, logged + longest
+    return _LoadTime(logged + mean, least, most, (first["start_time"] - mean, last))
 
 
 def _entries(found: Document) -> list[dict[str, Any]]:
@@ -190,12 +280,11 @@ def _check_times(found: Document, name: str, entry: Mapping[str, Any]) -> None:
         raise ParseError("locust", found.file, found.line, f"{name!r} ends before it starts")
 
 
-def _rates(answered: int | None, ok: int, seconds: float) -> Iterator[Measurement]:
-    for metric, count in (("requests", answered), ("ok", ok)):
-        if count is not None:
-            yield Measurement(metric, "count", count, "1", None)
-            if seconds > 0 or not count:
-                yield Measurement(f"{metric}_per_s", "value", count / seconds if seconds > 0 else 0.0, "1/s", None)
+def _rates(metric: str, number: int, ok: int, seconds: float) -> Iterator[Measurement]:
+    for name, count in ((metric, number), ("ok", ok)):
+        yield Measurement(name, "count", count, "1", None)
+        if seconds > 0 or not count:
+            yield Measurement(f"{name}_per_s", "value", count / seconds if seconds > 0 else 0.0, "1/s", None)
     yield Measurement("duration", "value", max(0.0, seconds), "s", None)
 
 
@@ -210,16 +299,16 @@ def _times(times_us: Mapping[int, int]) -> Iterator[Measurement]:
     yield from time_rows("latency", Histogram(values, counts))
 
 
-def _report_times(entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
+def _report_times(metric: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
     """Yield the times of all names together: mean and extremes exact, percentiles (nearest rank) as Locust rounds."""
     counts: Counter[float] = Counter()
     for entry in entries:
         counts.update({float(ms): n for ms, n in entry["response_times"].items()})
     number, ranked = counts.total(), sorted(counts.items())
-    yield Measurement("latency", "mean", sum(e["total_response_time"] for e in entries) / number / 1000, "s", None)
+    yield Measurement(metric, "mean", sum(e["total_response_time"] for e in entries) / number / 1000, "s", None)
     for statistic, pick in (("min", min), ("max", max)):
         extreme = pick(e[f"{statistic}_response_time"] for e in entries if e["response_times"])
-        yield Measurement("latency", statistic, extreme / 1000, "s", None)
+        yield Measurement(metric, statistic, extreme / 1000, "s", None)
     for statistic, percent in STATISTIC_PERCENTS.items():
         if statistic in ("min", "max"):
             continue
@@ -227,7 +316,7 @@ def _report_times(entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]
         for ms, count in ranked:
             below += count
             if below >= rank:
-                yield Measurement("latency", statistic, ms / 1000, "s", None)
+                yield Measurement(metric, statistic, ms / 1000, "s", None)
                 break
 
 

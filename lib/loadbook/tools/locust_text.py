@@ -24,6 +24,8 @@ _ROW = re.compile(
 )
 _TITLE = re.compile(r" *Response time percentiles \(approximated\)")
 _PERCENT_HEAD = re.compile(r" *(?:Type +)?Name +(?P<percents>(?:\d+(?:\.\d+)?% +)+)# reqs")
+_ERROR_HEAD = re.compile(r" *# occurrences +Error *")
+_ERROR_ROW = re.compile(r" *(?P<number>\d+) +(?P<error>\S.*)")
 _RULE = re.compile(r" ?-[-|]+")
 TOTAL = "Aggregated"
 CUT_MS = 1.0  # step of the times that are cut
@@ -72,6 +74,22 @@ def read_tables(output: ToolOutput) -> Figures | None:
             check_entries(file, entries)
             return figures(file, entries[-1], "table")
     return None
+
+
+def read_error_report(output: ToolOutput) -> list[tuple[str, int]]:
+    """Return (method, name and error; occurrences) of Locust's error report; [] if there is none, or it is cut."""
+    for data in (output.stdout, output.stderr):
+        lines = line_patterns.clean_lines(data)
+        heads = [place for place, line in enumerate(lines) if _ERROR_HEAD.fullmatch(line)]
+        if len(heads) != 1:
+            continue
+        errors, begin = [], heads[0] + 2  # below the head is a rule
+        for line in lines[begin:]:
+            if _RULE.fullmatch(line):
+                return errors
+            if match := _ERROR_ROW.fullmatch(line):
+                errors.append((match["error"], int(match["number"])))
+    return []
 
 
 def _read_entries(file: str, lines: Sequence[str]) -> list[Entry]:

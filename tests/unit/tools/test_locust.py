@@ -109,12 +109,96 @@ def test_error_text_has_a_class(text: str, name: str) -> None:
     assert error_class(text, ERROR_PATTERNS) == name
 
 
-def test_failures_in_the_own_json_leave_out_requests_and_times() -> None:
+def entry(**changes: object) -> dict[str, Any]:
+    """Return one user's ten requests of 1 s each, back to back from 1700000000 s on."""
+    return {
+        "name": "/slow", "method": "GET", "last_request_timestamp": 1700000010.0, "start_time": 1700000001.0,
+        "num_requests": 10, "num_none_requests": 0, "num_failures": 0, "total_response_time": 10000.0,
+        "max_response_time": 1000.0, "min_response_time": 1000.0, "total_content_length": 120,
+        "response_times": {"1000": 10},
+    } | changes  # fmt: skip
+
+
+def entries(*rows: dict[str, Any], stderr: str = "", argv: tuple[str, ...] = ()) -> ToolOutput:
+    return ToolOutput(json.dumps(list(rows), indent=4).encode(), stderr.encode(), argv=argv)
+
+
+def test_load_begins_before_the_end_of_the_first_request() -> None:
+    parsed = LOCUST.parse(entries(entry()))
+    found = values(parsed)
+    assert (found["requests_per_s", "value"], found["duration", "value"]) == (1.0, 10.0)
+    assert parsed.span == (1700000000.0, 1700000010.0) and parsed.doubts == ()
+    late = entry(name="/b", start_time=1700000004.0, min_response_time=1.0, response_times={"1": 10})
+    late |= {"total_response_time": 10.0, "max_response_time": 1.0}
+    assert values(LOCUST.parse(entries(entry(), late)))["requests_per_s", "value"] == 2.0
+    reset = LOCUST.parse(entries(entry(), argv=("locust", "--reset-stats")))
+    assert values(reset)["duration", "value"] == 9.0
+
+
+def test_start_that_is_not_known_is_doubtful() -> None:
+    spread = entry(min_response_time=100.0, total_response_time=5000.0, response_times={"500": 10})
+    parsed = LOCUST.parse(entries(spread))
+    assert values(parsed)["duration", "value"] == 9.5
+    ((name, text),) = parsed.doubts
+    assert name == "first_start" and text.endswith("1 to 1.099 requests a second")
+    assert LOCUST.parse(entries(spread | {"min_response_time": 950.0, "total_response_time": 9900.0})).doubts == ()
+
+
+ERRORS = """Error report
+# occurrences      Error
+------------------|--------------------------------
+{}
+------------------|--------------------------------
+"""
+
+
+def test_failures_of_unknown_kind_are_attempts() -> None:
+    failed = entry(num_failures=4)
+    own = ERRORS.format("4                  GET /slow: CatchResponseError('too slow')")
+    short = ERRORS.format("3                  GET /slow: HTTPError('503 Server Error: for url: /slow')")
+    cut = ERRORS.format("4                  GET /slow: HTTPError('503 Server Error: for url: /slow')").rpartition(
+        "----"
+    )[0][:150]
+    for stderr in ("", own, short, cut[:120]):
+        parsed = LOCUST.parse(entries(failed, stderr=stderr))
+        found = values(parsed)
+        assert (found["attempts", "count"], found["ok", "count"], found["errors", "count"]) == (10, 6, 4)
+        assert (found["attempts_per_s", "value"], found["ok_per_s", "value"]) == (1.0, 0.6)
+        assert {found["attempt_time", name] for name in ("mean", "min", "p50", "max")} == {1.0}
+        assert [name for name, _ in parsed.doubts] == ["failed_unknown"]
+        assert not {"requests", "requests_per_s", "latency", "errors_status"} & {metric for metric, _ in found}
+
+
+def test_failures_with_a_status_in_the_error_report_are_responses() -> None:
+    report = ERRORS.format(
+        "4                  GET /slow: HTTPError('503 Server Error: Service Unavailable for url: /slow')"
+    )
+    parsed = LOCUST.parse(entries(entry(num_failures=4), stderr=report))
+    found = values(parsed)
+    assert (found["requests", "count"], found["ok", "count"], found["errors_status", "count"]) == (10, 6, 4)
+    assert (found["status_4xx", "count"], found["status_5xx", "count"], found["errors_connect", "count"]) == (0, 4, 0)
+    assert found["requests_per_s", "value"] == found["latency", "p50"] == 1.0 and parsed.doubts == ()
     parsed = LOCUST.parse(case("mix500_json"))
     found = values(parsed)
-    assert found["ok", "count"] == 61 and found["errors", "count"] == 15 and ("requests", "count") not in found
-    assert [name for name, _ in parsed.doubts] == ["failed_unknown", "exit_code"]
-    assert not [row for row in parsed.measurements if row.metric == "latency"]
+    assert (found["requests", "count"], found["ok", "count"], found["status_5xx", "count"]) == (76, 61, 15)
+    assert [name for name, _ in parsed.doubts] == ["first_start", "whole_ms", "exit_code"]
+
+
+def test_failures_without_a_response_in_the_error_report_are_not_requests() -> None:
+    rows = (
+        "1                  GET /slow: HTTPError('404 Client Error: Not Found for url: /slow')\n"
+        "3                  GET /slow: ConnectionRefusedError(111, 'Connection refused')"
+    )
+    parsed = LOCUST.parse(entries(entry(num_failures=4), stderr=ERRORS.format(rows)))
+    found = values(parsed)
+    assert (found["requests", "count"], found["ok", "count"], found["errors", "count"]) == (7, 6, 4)
+    assert (found["errors_connect", "count"], found["errors_status", "count"], found["status_4xx", "count"]) == (
+        3,
+        1,
+        1,
+    )
+    assert found["requests_per_s", "value"] == 0.7 and found["attempt_time", "max"] == 1.0
+    assert ("latency", "mean") not in found and [name for name, _ in parsed.doubts] == ["unanswered"]
 
 
 def test_several_names_count_together() -> None:
@@ -132,8 +216,9 @@ def test_load_of_several_names_lasts_from_the_first_start_to_the_last_end() -> N
     unused = entry | {"name": "/c", "start_time": start - 1, "response_times": {}, "min_response_time": None}
     unused |= dict.fromkeys(("num_requests", "num_none_requests", "num_failures", "max_response_time"), 0)
     parsed = LOCUST.parse(replace(output, stdout=json.dumps([entry, early, unused], indent=4).encode()))
-    assert parsed.span == (start - 2, end)
-    assert values(parsed)["duration", "value"] == pytest.approx(end - start + 2)
+    first_s = entry["total_response_time"] / 815 / 1000
+    assert parsed.span == (pytest.approx(start - 2 - first_s, abs=1e-6), end)
+    assert values(parsed)["duration", "value"] == pytest.approx(end - start + 2 + first_s)
     assert values(parsed)["latency", "min"] == pytest.approx(entry["min_response_time"] / 1000)
 
 
@@ -165,4 +250,4 @@ def test_cut_report_and_several_reports_are_refused() -> None:
 @pytest.mark.parametrize("option", ["-t", "--run-time"])
 def test_load_that_was_stopped_is_doubtful(option: str) -> None:
     parsed = LOCUST.parse(replace(case("clean_json"), argv=("locust", option, "10s")))
-    assert [name for name, _ in parsed.doubts] == ["stopped_early"]
+    assert [name for name, _ in parsed.doubts] == ["first_start", "stopped_early"]
