@@ -1,8 +1,8 @@
 """bombardier 1.2: its report is read, JSON (`-o json -p r -l`) or text; loadbook does not run it.
 
 - `requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their
-  messages tell; bombardier counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them
-  as `attempt_time`.
+  messages tell; bombardier counts them in its times (doubt `unanswered`), which are then `attempt_time`. `attempts`
+  and `attempts_per_s` count them, too.
 - With `--http1` or `--http2` a body that was cut is a response and an error: it is no `ok` (doubt `cut_answers`). The
   default client asks again, and tells nothing of it.
 - The text has no `duration` and no `bytes_read`. Its "Reqs/sec" is a mean of momentary rates, up to 49 % off in our
@@ -80,9 +80,13 @@ class _Report(JsonReport):
         read = self.count(self.result, "bytesRead")
         yield Measurement("bytes_read", "count", read, "B", str(read))
         yield Measurement("bytes_per_s", "value", read / self.seconds, "B/s", None)
-        if not self.answered or self.unanswered:
+        attempts = self.answered + self.unanswered
+        if self.unanswered:
+            yield Measurement("attempts", "count", attempts, "1", None)
+            yield Measurement("attempts_per_s", "value", attempts / self.seconds, "1/s", None)
+        if not self.answered:
             return
-        metric = "service_time" if self.rate_per_s else "latency"
+        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
         for statistic, microseconds in self.times.items():
             yield Measurement(metric, statistic, microseconds / US, "s", None)
 
@@ -112,7 +116,7 @@ class _Report(JsonReport):
         asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
-            yield "unanswered", f"{text}: left out"
+            yield "unanswered", text
         if attempts < asked:
             yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
         yield from timed_load_doubts(f"{attempts} requests", attempts, self.seconds, asked_s, self.rate_per_s)

@@ -1,11 +1,13 @@
 """fortio 1: its report of http:// and https:// is read, JSON (`-json FILE`) or text; loadbook does not run it.
 
 - `requests` are responses of any status. Calls without one (code -1) are `errors` of no known class, and fortio
-  counts them in its times (doubt `unanswered`): JSON then has no times, and a text has them as `attempt_time`.
+  counts them in its times (doubt `unanswered`), which are then `attempt_time`. Where its histogram of errors has only
+  such calls, they are subtracted: mean and percentiles of the others are there, and minimum or maximum if it is theirs.
 - The text has six digits of percentiles. With `-quiet` it has no buckets: then percentiles are left out.
 - Percentiles are interpolated within buckets of 1 ms or more: p50 of 0.1 ms is printed as 0.5 ms. Those of a bucket
   wider than a quarter of the time are left out, as are those below the minimum, which some versions print. Wider than
-  5 % they are doubtful (`coarse_times`); `-r 0.0001` makes buckets finer.
+  5 % they are doubtful (`coarse_times`), as are those that mean and deviation of the same report disprove.
+  `-r 0.0001` makes buckets finer.
 - At a rate, late calls start late: times are `service_time`, far below the users' wait if a server freezes.
 
 Sources: fortio `periodic/periodic.go`, `fhttp/httprunner.go`, `stats/stats.go`; 1.66.5 measured.
@@ -17,7 +19,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadbook.core.errors import OtherProgram
 from loadbook.core.go_programs import duration_s
@@ -27,6 +29,8 @@ from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 TEXT_SLACK = 6e-6  # share by which a number with six digits can be rounded
+DEVIATION_SLACK = 1e-3  # share by which a deviation with four digits can be rounded
+SUM_SLACK = 1e-6  # below this share of all times, those of answered calls are lost in the rounding of the sums
 NO_STATUS = -1  # fortio's code of a call without a response
 _TEXT_LINES = re.compile(r"(Aggregated Function Time :|All done \d+ calls|Ended after )")
 
@@ -47,6 +51,21 @@ class Fortio(base.ImportedTool):
 
 
 TOOL = Fortio()
+
+
+class _Bucket(NamedTuple):
+    """One bucket of a histogram: its limits in s, and its number of calls."""
+
+    start: float
+    end: float
+    calls: int
+
+
+class _Separated(NamedTuple):
+    """Times of calls with a response: statistics in s as far as known, and {percent: (time, width of its bucket)}."""
+
+    statistics: dict[str, float]
+    percentiles: dict[float, tuple[float, float]]
 
 
 class _Report(JsonReport):
@@ -70,19 +89,27 @@ class _Report(JsonReport):
         self.rate_per_s = self._rate()
         self.percentiles = self._percentiles() if self.calls else {}
         self._check()
+        self.separated = self._separated()
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
         texts = self.text.texts if self.text else {}
         for row in status_rows(self.codes, {}, self.unanswered, self.seconds, self.rate_per_s):
             yield row._replace(text=texts.get(row.metric, row.text))
-        if not self.answered or (self.unanswered and not self.text):
+        if not self.answered:
             return
-        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
+        metric = "service_time" if self.rate_per_s else "latency"
+        if self.separated:
+            for statistic, seconds in self.separated.statistics.items():
+                yield Measurement(metric, statistic, seconds, "s", None)
+            for percent, (value, width) in self.separated.percentiles.items():
+                if width <= base.LARGEST_STEP * value:
+                    yield Measurement(metric, f"p{percent:g}", value, "s", None)
+        metric = "attempt_time" if self.unanswered else metric
         for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
             yield Measurement(metric, statistic, self.number(self.times, key), "s", texts.get(key))
         for percent, (value, width) in self.percentiles.items():
-            if width <= base.LARGEST_STEP * value:
+            if width <= base.LARGEST_STEP * value and not self._is_disproved(percent, value):
                 yield Measurement(metric, f"p{percent:g}", value, "s", texts.get(f"p{percent:g}"))
 
     def doubts(self) -> Iterator[tuple[str, str]]:
@@ -91,20 +118,81 @@ class _Report(JsonReport):
         asked_s = duration_s(asked) or 0.0  # none of a number of calls
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {self.calls} calls had no response, and fortio's times count them"
-            yield "unanswered", text if self.text else f"{text}: left out"
-        if self.answered and (self.text or not self.unanswered):
-            shares = [width / value for value, width in self.percentiles.values() if value]
-            if max(shares, default=0) > base.COARSE_STEP:
-                lost = sum(share > base.LARGEST_STEP for share in shares)
-                text = "percentiles are interpolated within buckets that are wider than 5 % of the time"
-                if math.inf in shares:
-                    text = f"{text}, or begin below the minimum"
-                yield "coarse_times", f"{text}; {lost} of {len(shares)} left out" if lost else text
+            yield "unanswered", f"{text}: subtracted where its histogram of errors allows" if self.separated else text
+        if self.answered and (text := self._coarse_text()):
+            yield "coarse_times", text
         if asked_calls and self.calls < asked_calls:
             yield "stopped_early", f"{self.calls} calls of the {asked_calls} that were asked for"
         yield from timed_load_doubts(f"{self.calls} calls", self.calls, self.seconds, asked_s, self.rate_per_s)
         if self.output.exit_code:
             yield "exit_code", f"fortio ended with exit code {self.output.exit_code}"
+
+    def _coarse_text(self) -> str:
+        """Return what is wrong with percentiles that are interpolated within wide buckets; "" if they are narrow."""
+        shares = [width / value for value, width in self.percentiles.values() if value]
+        disproved = sum(self._is_disproved(percent, value) for percent, (value, _) in self.percentiles.items())
+        if max(shares, default=0) <= base.COARSE_STEP and not disproved:
+            return ""
+        text = "percentiles are interpolated within buckets that are wider than 5 % of the time"
+        if math.inf in shares:
+            text = f"{text}, or begin below the minimum"
+        wide = sum(share > base.LARGEST_STEP for share in shares)
+        either = sum(
+            width > base.LARGEST_STEP * value or self._is_disproved(percent, value)
+            for percent, (value, width) in self.percentiles.items()
+        )
+        text = f"{text}; {either} of {len(shares)} left out" if either else text
+        return f"{text}, since mean and sd of the same report disprove them" if either > wide == 0 else text
+
+    def _is_disproved(self, percent: float, value: float) -> bool:
+        """Return whether a percentile cannot go with mean and deviation of the same times (Cantelli's inequality)."""
+        mean, deviation, share = self.number(self.times, "Avg"), self.number(self.times, "StdDev"), percent / 100
+        if not 0 < share < 1:
+            return False
+        low = mean - deviation * math.sqrt((1 - share) / share)
+        high = mean + deviation * math.sqrt(share / (1 - share))
+        slack = DEVIATION_SLACK * deviation + self.slack * value
+        return not low - slack <= value <= high + slack
+
+    def _separated(self) -> _Separated | None:
+        """Return the times without those of calls that had no response; None if fortio mixes in failed statuses."""
+        errors = self.report.get("ErrorsDurationHistogram")
+        if not self.answered or not isinstance(errors, dict) or self.count(errors, "Count") != self.unanswered:
+            return None
+        if not self.unanswered:
+            return None
+        (low, high, total), (low_failed, high_failed, failed) = (
+            [self.number(table, key) for key in ("Min", "Max", "Sum")] for table in (self.times, errors)
+        )
+        if low_failed < low * (1 - self.slack) or high_failed > high * (1 + self.slack) or failed > total:
+            raise self.refused("the times of the failed calls are not among those of all calls")
+        statistics = {"mean": (total - failed) / self.answered} if total - failed > SUM_SLACK * total else {}
+        statistics |= {"min": low} if low < low_failed else {}
+        statistics |= {"max": high} if high > high_failed else {}
+        return _Separated(statistics, self._answered_percentiles(self._buckets(errors)))
+
+    def _answered_percentiles(self, failed: Sequence[_Bucket]) -> dict[float, tuple[float, float]]:
+        """Return the percentiles of calls with a response, interpolated as fortio does, and the widths of buckets."""
+        buckets = self._buckets(self.times)
+        left = [bucket.calls for bucket in buckets]
+        for lost in failed:
+            low, high = lost.start * (1 + self.slack), lost.end * (1 - self.slack)
+            place = next((at for at, bucket in enumerate(buckets) if bucket.start <= low and high <= bucket.end), None)
+            if place is None:  # the limits of the two histograms are others
+                return {}
+            if left[place] < lost.calls:
+                raise self.refused("the failed calls are not among those of the histogram")
+            left[place] -= lost.calls
+        percentiles = {}
+        for percent in self.percentiles:
+            below, target = 0, percent / 100 * self.answered
+            for bucket, count in zip(buckets, left, strict=True):
+                if count and below + count >= target:
+                    width = bucket.end - bucket.start
+                    percentiles[percent] = (bucket.start + (target - below) / count * width, width)
+                    break
+                below += count
+        return percentiles
 
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
@@ -157,11 +245,7 @@ class _Report(JsonReport):
 
         In some versions the first bucket begins below the minimum, and so do percentiles: their width is infinite.
         """
-        low = self.number(self.times, "Min") * (1 - self.slack)
-        buckets = [
-            (self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
-            for bucket in self._list(self.times, "Data")
-        ]
+        low, buckets = self.number(self.times, "Min") * (1 - self.slack), self._buckets(self.times)
         if sum(count for _, _, count in buckets) != self.calls:
             raise self.refused(f"the histogram has not the {self.calls} calls of its count")
         if any(count and end < low for _, end, count in buckets):
@@ -175,6 +259,12 @@ class _Report(JsonReport):
                 raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
             percentiles[self.number(entry, "Percentile")] = (value, min(widths) if value >= low else math.inf)
         return dict(sorted(percentiles.items()))
+
+    def _buckets(self, table: Mapping[str, Any]) -> list[_Bucket]:
+        return [
+            _Bucket(self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
+            for bucket in self._list(table, "Data")
+        ]
 
     def _list(self, table: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
         entries = table.get(key)

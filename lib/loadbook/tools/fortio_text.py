@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from loadbook.core.errors import ParseError
@@ -38,7 +39,14 @@ PATTERNS = (
         rf"count (?P<count>\d+) avg (?P<Avg>{_NUMBER}) \+/- (?P<StdDev>{_NUMBER}) min (?P<Min>{_NUMBER})"
         rf" max (?P<Max>{_NUMBER}) sum (?P<Sum>{_NUMBER})",
     ),
-    LinePattern("errors", "Error cases : no data", r"Error cases : ", r"(?:no data|count .*)", optional=True),
+    LinePattern(
+        "errors",
+        "Error cases : no data",
+        r"Error cases : ",
+        rf"(?:no data|count (?P<failed>\d+) avg {_NUMBER} \+/- {_NUMBER} min (?P<failed_min>{_NUMBER})"
+        rf" max (?P<failed_max>{_NUMBER}) sum (?P<failed_sum>{_NUMBER}))",
+        optional=True,
+    ),
     LinePattern("sockets", "Sockets used: 4 (for perfect keepalive, would be 4)", r"Sockets used: ", r"\d+.*"),
     LinePattern(
         "done",
@@ -102,11 +110,26 @@ def read_text(lines: Sequence[str], file: str) -> FortioText:
             "Percentiles": [{"Percentile": float(percent), "Value": float(time)} for percent, time in percentiles],
         },
     }  # fmt: skip
+    if "failed" in text:
+        report["ErrorsDurationHistogram"] = _errors(text, lines)
     texts = {key: text.text(key) for key in ("Avg", "StdDev", "Min", "Max")}
     texts |= {f"p{float(percent):g}": time for percent, time in percentiles}
     if "ended" not in text and set(report["RetCodes"]) == {"200"}:
         texts |= dict.fromkeys(("requests_per_s", "ok_per_s"), text.text("done_qps"))
     return FortioText(report, texts)
+
+
+def _errors(text: TextReport, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the histogram of failed calls."""
+    first = text.line_numbers["errors"]
+    own = [*takewhile(lambda line: line.startswith(("#", ">")), lines[first:])]
+    table: dict[str, Any] = {key: float(text.text(f"failed_{key.lower()}")) for key in ("Min", "Max", "Sum")}
+    buckets = [(float(start), float(end), int(count)) for start, end, _, count in _rows(text, own, first, _BUCKET)]
+    buckets = buckets or [(table["Min"], table["Max"], text.count("failed"))]
+    if sum(count for *_, count in buckets) != text.count("failed"):
+        raise text.error_at("errors", f"its histogram has not the {text.text('failed')} calls of its count")
+    data = [{"Start": start, "End": end, "Count": count} for start, end, count in buckets]
+    return table | {"Count": text.count("failed"), "Data": data}
 
 
 def _rows(

@@ -349,8 +349,10 @@ def _summary_times(values: _Values, attempts: int, failed: int, own: bool, metri
         yield from values.time_rows(metric, EXPECTED_TIMES if failed else "http_req_duration")
     if attempts > failed:
         yield from values.time_rows("latency_intended", INTENDED_METRIC)
-    if failed and not (own and attempts == failed):
-        yield from values.time_rows("attempt_time", "http_req_duration")
+    of_attempts = [*values.time_rows("attempt_time", "http_req_duration")] if failed else []
+    # without a connection k6 has a duration of 0
+    if any(row.value for row in of_attempts) and not (own and attempts == failed):
+        yield from of_attempts
 
 
 def _step_s(row: Measurement) -> float:

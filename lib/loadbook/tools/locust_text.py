@@ -83,8 +83,8 @@ def read_error_report(output: ToolOutput) -> list[tuple[str, int]]:
         heads = [place for place, line in enumerate(lines) if _ERROR_HEAD.fullmatch(line)]
         if len(heads) != 1:
             continue
-        errors, begin = [], heads[0] + 2  # below the head is a rule
-        for line in lines[begin:]:
+        errors: list[tuple[str, int]] = []
+        for line in lines[heads[0] + 2 :]:  # below the head is a rule
             if _RULE.fullmatch(line):
                 return errors
             if match := _ERROR_ROW.fullmatch(line):

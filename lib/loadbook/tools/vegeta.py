@@ -12,8 +12,9 @@
   (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
   `duration` is from the first start to the last end.
 - **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report`, as JSON
-  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates; with attempts that
-  had no answer it has no times, as vegeta counts those, too. Rows of several attacks in one file are refused.
+  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates. With attempts
+  that had no answer its times are `attempt_time`, as vegeta counts those, too. Rows of several attacks in one file are
+  refused.
 """
 
 from __future__ import annotations
@@ -302,8 +303,8 @@ def _summary_report(
     if option(output.argv, "max-body") != "0":
         rows.append(Measurement("bytes_read", "count", bytes_read, "B", str(bytes_read)))
         rows += [Measurement("bytes_per_s", "value", bytes_read / seconds, "B/s", None)] if seconds else []
-    if any(answers.values()) and not unanswered:
-        metric = _time_metric(output.argv)
+    if any(answers.values()):
+        metric = "attempt_time" if unanswered else _time_metric(output.argv)
         rows += [Measurement(metric, name, value, "s", text) for name, (value, text) in times.items()]
     return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, seconds, output)))
 
@@ -364,5 +365,5 @@ def _span(report: Mapping[str, Any]) -> tuple[float, float] | None:
 def _report_doubts(attempts: int, unanswered: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
     if attempts > unanswered > 0:
         text = f"{unanswered} of {attempts} attempts had no answer, and the report's times count them"
-        yield "unanswered", f"{text}: left out; `vegeta encode -to csv` tells each"
+        yield "unanswered", f"{text}; `vegeta encode -to csv` tells each"
     yield from _run_doubts(attempts, seconds, output)

@@ -86,12 +86,89 @@ def test_calls_in_a_bucket_below_the_minimum_are_refused() -> None:
         FORTIO.parse(changed(case("clean_json"), change))
 
 
-def test_times_that_count_calls_without_response_are_left_out() -> None:
-    parsed = FORTIO.parse(case("timeout_json"))
-    assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
-    assert dict(parsed.doubts) == {
-        "unanswered": "2 of 100 calls had no response, and fortio's times count them: left out"
-    }
+def histogram(*buckets: tuple[float, float, int], total: float, sd: float = 0.0, **percents: float) -> dict[str, Any]:
+    count = sum(number for *_, number in buckets)
+    return {
+        "Count": count, "Min": buckets[0][0], "Max": buckets[-1][1], "Sum": total, "Avg": total / count, "StdDev": sd,
+        "Data": [{"Start": start, "End": end, "Count": number} for start, end, number in buckets],
+        "Percentiles": [{"Percentile": float(name[1:]), "Value": value} for name, value in percents.items()],
+    }  # fmt: skip
+
+
+def with_failures(codes: dict[str, int], failed: dict[str, Any] | None) -> ToolOutput:
+    """Return 98 calls of 10 to 10.4 ms and two of 0.1 ms, with these codes and this histogram of errors."""
+    percents = {"p50": 0.0102, "p90": 0.01036, "p99": 0.010396}
+    times = histogram((0.0001, 0.001, 2), (0.01, 0.0104, 98), total=0.9998, sd=0.0014, **percents)
+    changes: dict[str, Any] = {"RetCodes": codes, "DurationHistogram": times, "ErrorsDurationHistogram": failed}
+    changes |= {"Exactly": 100, "ActualQPS": 100.0, "ActualDuration": 10**9, "RequestedDuration": "exactly 100 calls"}
+    return changed(case("timeout_json"), lambda report: report.update(changes))
+
+
+FAILED = histogram((0.0001, 0.0001, 2), total=0.0002)
+
+
+def test_failed_calls_are_subtracted_by_the_histogram_of_their_own() -> None:
+    parsed = FORTIO.parse(with_failures({"200": 98, "-1": 2}, FAILED))
+    found = values(parsed)
+    assert found["latency", "mean"] == pytest.approx(0.0102) and found["latency", "max"] == 0.0104
+    assert found["latency", "p50"] == pytest.approx(0.0102) and found["latency", "p99"] == pytest.approx(0.010396)
+    assert ("latency", "min") not in found and ("latency", "sd") not in found
+    assert (found["attempt_time", "mean"], found["attempt_time", "min"]) == (0.009998, 0.0001)
+    assert found["requests", "count"] == 98 and [name for name, _ in parsed.doubts] == ["unanswered"]
+
+
+def test_text_has_the_histogram_of_failed_calls_as_well() -> None:
+    found = values(FORTIO.parse(case("rst_text")))
+    assert found["latency", "mean"] == pytest.approx((0.031678907 - 0.00030705) / 199)
+    assert (found["latency", "min"], found["latency", "max"]) == (9.51e-06, 0.004005706)
+    assert found["attempt_time", "mean"] == 0.00015839454
+
+
+def test_times_that_mix_in_failures_are_those_of_attempts() -> None:
+    mixed = histogram((0.0001, 0.0001, 2), (0.01, 0.0104, 3), total=0.0308)
+    for codes, failed in (({"200": 95, "500": 3, "-1": 2}, mixed), ({"200": 98, "-1": 2}, None)):
+        parsed = FORTIO.parse(with_failures(codes, failed))
+        found = values(parsed)
+        assert {metric for metric, _ in found if metric in ("latency", "attempt_time")} == {"attempt_time"}
+        assert (found["attempt_time", "mean"], found["attempt_time", "p99"]) == (0.009998, 0.010396)
+        assert dict(parsed.doubts) == {"unanswered": "2 of 100 calls had no response, and fortio's times count them"}
+
+
+def test_one_failure_of_many_leaves_the_times_of_all_attempts() -> None:
+    times = histogram((0.001, 0.00103, 99_999), (29.9, 30.0, 1), total=131.0, sd=0.1, p50=0.001015, p99=0.00103)
+    changes: dict[str, Any] = {"RetCodes": {"200": 99_999, "-1": 1}, "DurationHistogram": times, "Exactly": 100_000}
+    changes |= {"ActualQPS": 1000.0, "ActualDuration": 10**11, "RequestedDuration": "exactly 100000 calls"}
+    output = changed(case("timeout_json"), lambda report: report.update(changes | {"ErrorsDurationHistogram": None}))
+    found = values(FORTIO.parse(output))
+    assert (found["attempt_time", "p50"], found["attempt_time", "p99"]) == (0.001015, 0.00103)
+    assert found["attempt_time", "max"] == 30.0
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        (histogram((0.0001, 0.05, 2), total=0.02), "not among those of all calls"),
+        (
+            histogram((0.0101, 0.0102, 2), total=0.0203) | {"Data": [{"Start": 0.01, "End": 0.0104, "Count": 99}]},
+            "of the histogram",
+        ),
+        (histogram((0.0001, 0.0001, 2), total=2.0), "not among those of all calls"),
+    ],
+)
+def test_failed_calls_that_contradict_all_calls_are_refused(failed: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParseError, match=words):
+        FORTIO.parse(with_failures({"200": 98, "-1": 2}, failed))
+
+
+def test_percentile_that_mean_and_deviation_disprove_is_left_out() -> None:
+    """Half of the times cannot be 10.2 ms or more if their mean is 10.01 ms and their deviation 0.01 ms."""
+    times = histogram((0.01, 0.0104, 100), total=1.001, sd=0.00001, p50=0.0102, p99=0.010396)
+    changes: dict[str, Any] = {"RetCodes": {"200": 100}, "DurationHistogram": times, "ErrorsDurationHistogram": None}
+    changes |= {"ActualQPS": 100.0, "ActualDuration": 10**9}
+    parsed = FORTIO.parse(changed(case("timeout_json"), lambda report: report.update(changes)))
+    assert {s for metric, s in values(parsed) if metric == "latency"} == {"mean", "sd", "min", "max"}
+    ((name, text),) = parsed.doubts
+    assert name == "coarse_times" and "2 of 2 left out, since mean and sd" in text
 
 
 def test_load_that_ended_early_or_lagged_is_doubtful() -> None:
