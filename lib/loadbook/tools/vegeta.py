@@ -12,9 +12,8 @@
   (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
   `duration` is from the first start to the last end.
 - **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report`, as JSON
-  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates. With attempts
-  that had no answer its times are `attempt_time`, as vegeta counts those, too. Rows of several attacks in one file are
-  refused.
+  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates. Its
+  times count attempts that had no answer: then they are `attempt_time`. Rows of several attacks in a file are refused.
 """
 
 from __future__ import annotations

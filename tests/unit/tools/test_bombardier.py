@@ -41,12 +41,14 @@ def test_times_at_a_rate_are_service_times() -> None:
     assert found["offered_per_s", "value"] == 200 and ("service_time", "p50") in found
 
 
-def test_times_that_count_attempts_without_response_are_left_out() -> None:
+def test_times_that_count_attempts_without_response_are_those_of_attempts() -> None:
     parsed = BOMBARDIER.parse(case("timeout_json"))
     found = values(parsed)
     assert found["errors_timeout", "count"] > 0 and found["requests", "count"] > 0
     assert "unanswered" in dict(parsed.doubts)
-    assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
+    assert {row.metric for row in parsed.measurements if row.unit == "s"} == {"duration", "attempt_time"}
+    assert (found["attempt_time", "p99"], found["attempts", "count"]) == (0.103799, 1140)
+    assert found["attempts_per_s", "value"] == pytest.approx(1140 / 2.001664521)
 
 
 def test_load_that_ended_early_or_lagged_is_doubtful() -> None:

@@ -211,3 +211,24 @@ def test_attack_that_was_stopped_or_fell_behind_its_rate_is_doubtful() -> None:
     behind = VEGETA.parse(replace(output, argv=("-rate=400", "-duration=2s")))
     assert [name for name, _ in behind.doubts] == ["offered_shortfall"]
     assert "600 requests were started in 2 s, of 800 that were due" in behind.doubts[0][1]
+
+
+def test_one_attempt_without_an_answer_leaves_the_times_of_all_attempts() -> None:
+    """99,999 responses, and one time-out after 30 s."""
+    latencies = {"total": 210 * 10**9, "mean": 2100000, "50th": 2000000, "90th": 2500000, "95th": 2800000}
+    latencies |= {"99th": 4000000, "max": 30000500000, "min": 1500000}
+    report = {
+        "latencies": latencies, "bytes_in": {"total": 1199988, "mean": 12}, "bytes_out": {"total": 0, "mean": 0},
+        "earliest": "2026-01-01T00:00:00Z", "latest": "2026-01-01T00:01:39.999Z", "end": "2026-01-01T00:01:40.001Z",
+        "duration": 99999000000, "wait": 2000000, "requests": 100000, "rate": 1000.0100001000011,
+        "throughput": 999.9800001999979, "success": 0.99999, "status_codes": {"0": 1, "200": 99999},
+        "errors": ['Get "http://127.0.0.1:8080/": context deadline exceeded (Client.Timeout exceeded)'],
+    }  # fmt: skip
+    parsed = VEGETA.parse(ToolOutput(json.dumps(report).encode()))
+    found = values(parsed)
+    times = {statistic: value for (metric, statistic), value in found.items() if metric == "attempt_time"}
+    assert times == {
+        "mean": 0.0021, "min": 0.0015, "p50": 0.002, "p90": 0.0025, "p95": 0.0028, "p99": 0.004, "max": 30.0005,
+    }  # fmt: skip
+    assert found["requests", "count"] == 99_999 and ("service_time", "p50") not in found
+    assert [name for name, _ in parsed.doubts] == ["unanswered"]
