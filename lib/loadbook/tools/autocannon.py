@@ -4,7 +4,10 @@
   in whole milliseconds, too coarse for fast pages (doubt `whole_ms`). A minimum above the median is left out.
 - **No rate**: with `-R` the requests of a second all start at its beginning, and the correction adds times that no
   request had (`lib/run.js`). A report of such a run has doubts (`bursts`, `added_times`) and, unless `-C` was given,
-  no latency.
+  `attempt_time` instead of `latency`.
+- **Lost requests** (a server that closes kept connections, such as nginx after 1,000 requests) shift all later times of
+  a connection. Then there is `attempt_time`, too (doubt `stale_times`); short shifts cannot be seen in a report. `-x`
+  leaves times and bytes of all but 2xx out (doubt `good_only`).
 - **No number of requests**: a run with `-a` ends at its next whole second, so that its report has neither duration
   nor rates (doubt `amount_rate`).
 - Bodies that were cut are no errors: requests with neither response nor error are the doubt `unanswered`.
@@ -41,6 +44,7 @@ STATISTICS = {
     "mean": "average", "sd": "stddev", "p50": "p50", "p75": "p75", "p90": "p90", "p99": "p99", "p99.9": "p99_9",
     "max": "max",
 }  # fmt: skip
+LITTLE_SLACK = 1.05  # factor by which the mean number of requests under way can seem to be above its limit
 _PACED = ("-R", "--overallRate", "-r", "--connectionRate")
 
 
@@ -99,6 +103,11 @@ def _has_added_times(argv: Sequence[str]) -> bool:
     return has_option(argv, *_PACED) and not has_option(argv, "-C", "--ignoreCoordinatedOmission")
 
 
+def _excludes_errors(argv: Sequence[str]) -> bool:
+    """Return whether a command line leaves out times and bytes of responses other than 2xx."""
+    return has_option(argv, "-x", "--excludeErrorStats")
+
+
 def _missing_reason(output: ToolOutput) -> str:
     """Return the reason why there is no report, derived from the output of autocannon or of another program."""
     if any(line_patterns.clean_lines(output.stdout)):
@@ -116,29 +125,56 @@ def _table_report(table: Table, output: ToolOutput) -> ParsedReport:
         seconds=table.seconds,
         counted=table.asked_s is None,
         paced=has_option(output.argv, *_PACED),
-        added_times=_has_added_times(output.argv) or has_option(output.argv, "-x", "--excludeErrorStats"),
+        added_times=_has_added_times(output.argv),
+        excluded=_excludes_errors(output.argv) and (table.codes != {} or table.good is not None),
+        lost=table.failed != table.timeouts,
+        answered=table.responses or 0.0,
+        limit=table.limit,
         mean_ms=float(table.times["mean"].removesuffix(" ms")) if table.times else None,
         unanswered=unanswered,
         asked_s=table.asked_s,
     )
     doubts = (*run.doubts(output), *table.doubts())
-    return ParsedReport(tuple(table.rows(run.counted, not run.added_times)), doubts=doubts)
+    return ParsedReport(tuple(table.rows(run.counted, run.time_metric)), doubts=doubts)
 
 
 class _Run(NamedTuple):
     """What the doubts about a run are judged by.
 
-    `unanswered` is (requests without response and error, requests, requests under way at most), None if not known.
-    `mean_ms` is None without a response.
+    `excluded`: times and bytes are those of 2xx only. `lost`: there were errors other than time-outs. `limit` is the
+    number of requests that can be under way. `unanswered` is (requests without response and error, requests, `limit`),
+    None if not known. `mean_ms` is None without a response.
     """
 
     seconds: float
     counted: bool
     paced: bool
     added_times: bool
+    excluded: bool
+    lost: bool
+    answered: float
+    limit: float
     mean_ms: float | None
     unanswered: tuple[int, int, float] | None
     asked_s: float | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether times are counted from an earlier request of the connection, as after each that was lost.
+
+        autocannon keeps lost requests in the queue of a connection that it opens again (`lib/httpClient.js`). Then
+        requests were lost, or more of them seem to be under way on average than there can be (Little's law).
+        """
+        if self.mean_ms is None or self.added_times:
+            return False
+        vanished = not self.paced and self.unanswered is not None and self.unanswered[0] > self.limit
+        under_way = self.mean_ms / 1000 * self.answered / self.seconds
+        return self.lost or vanished or under_way > LITTLE_SLACK * self.limit
+
+    @property
+    def time_metric(self) -> str:
+        """The metric that the times are of."""
+        return "attempt_time" if self.added_times or self.is_stale else "latency"
 
     def doubts(self, output: ToolOutput) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
@@ -151,8 +187,13 @@ class _Run(NamedTuple):
             yield "stopped_early", f"the load lasted {self.seconds:g} s of the {asked_s:g} s that were asked for"
         if self.added_times and self.mean_ms is not None:
             yield "added_times", "autocannon's correction added times of requests that were never made: no latency"
+        elif self.is_stale:
+            text = "after a lost request autocannon times each answer from an earlier request of its connection"
+            yield "stale_times", f"{text}: no latency"
         elif self.mean_ms is not None and self.mean_ms / 1000 < base.COARSE_S:
             yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
+        if self.excluded and self.mean_ms is not None:
+            yield "good_only", "autocannon -x: times and bytes are those of 2xx responses only"
         if self.paced:
             yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
         elif self.unanswered and self.unanswered[0] > self.unanswered[2]:
@@ -184,13 +225,18 @@ class _Report(JsonReport):
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
         counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
-        paced, times = has_option(argv, *_PACED), self.latency.get("totalCount")
+        times = self.latency.get("totalCount", self.codes["2xx"] if _excludes_errors(argv) else self.answered)
+        added_times = _has_added_times(argv) if "totalCount" not in self.latency else times > self.answered
         limit = self.number(report, "connections") * max(1, self.number(report, "pipelining"))
         self.run = _Run(
             seconds=self.seconds,
             counted=counted,
-            paced=paced,
-            added_times=_has_added_times(argv) if times is None else times != self.answered,
+            paced=added_times or has_option(argv, *_PACED),
+            added_times=added_times,
+            excluded=times < self.answered,
+            lost=self.failed > self.timeouts,
+            answered=times,
+            limit=limit,
             mean_ms=self.latency["average"] if self.is_timed else None,
             unanswered=(self.sent - self.answered - self.failed, self.sent, limit),
         )
@@ -213,11 +259,11 @@ class _Report(JsonReport):
         yield Measurement("bytes_read", "count", self.received, "B", str(self.received))
         if not self.run.counted:
             yield Measurement("bytes_per_s", "value", self.received / self.seconds, "B/s", None)
-        if not self.is_timed or self.run.added_times:
+        if not self.is_timed:
             return
         statistics = STATISTICS if self.latency["min"] > self.latency["p50"] else {"min": "min"} | STATISTICS
         for statistic, key in statistics.items():
-            yield Measurement("latency", statistic, self.latency[key] / 1000, "s", str(self.latency[key]))
+            yield Measurement(self.run.time_metric, statistic, self.latency[key] / 1000, "s", str(self.latency[key]))
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""

@@ -138,7 +138,7 @@ class Table(NamedTuple):
     read: tuple[float, str]
     times: dict[str, str]
 
-    def rows(self, counted: bool, has_times: bool) -> Iterator[Measurement]:
+    def rows(self, counted: bool, time_metric: str) -> Iterator[Measurement]:
         """Yield counts, rates and times; rates and duration unless a number of requests ended the run."""
         answered, codes, failed = self.answered, self.codes, _thousands(self.failed)
         all_good = codes == {} and self.good is None
@@ -166,8 +166,8 @@ class Table(NamedTuple):
         yield Measurement("bytes_read", "count", self.read[0], "B", self.read[1])
         if not counted:
             yield Measurement("bytes_per_s", "value", self.read[0] / self.seconds, "B/s", None)
-        for statistic, text in self.times.items() if has_times else ():
-            yield Measurement("latency", statistic, float(text.removesuffix(" ms")) / 1000, "s", text)
+        for statistic, text in self.times.items():
+            yield Measurement(time_metric, statistic, float(text.removesuffix(" ms")) / 1000, "s", text)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts that only a table has, as (name, sentence)."""

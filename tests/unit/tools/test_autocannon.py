@@ -80,9 +80,67 @@ def test_minimum_above_the_median_is_left_out() -> None:
 
 def test_requests_without_response_and_error_are_doubtful() -> None:
     output = with_changed_json(case("clean_json"), lambda report: report["requests"].update(sent=1000))
-    assert dict(AUTOCANNON.parse(output).doubts) == {
-        "unanswered": "79 of 1000 requests have neither a response nor an error"
-    }
+    doubts = dict(AUTOCANNON.parse(output).doubts)
+    assert [*doubts] == ["stale_times", "unanswered"]
+    assert doubts["unanswered"] == "79 of 1000 requests have neither a response nor an error"
+
+
+def test_requests_that_wait_for_their_turn_at_a_rate_are_not_unanswered() -> None:
+    for argv in (case("freeze_rate_json").argv, ()):
+        output = replace(case("freeze_rate_json"), argv=argv)
+        output = with_changed_json(
+            output, lambda report: report["requests"].update(sent=report["requests"]["sent"] + 500)
+        )
+        assert [name for name, _ in AUTOCANNON.parse(output).doubts] == ["added_times", "bursts"]
+
+
+def lossy(average: float, number: int, seconds: float, sent: int, errors: int) -> ToolOutput:
+    """Return a report of two connections with so many responses."""
+
+    def change(report: dict[str, Any]) -> None:
+        report.update({"2xx": number, "duration": seconds, "connections": 2, "errors": errors})
+        report["requests"].update(total=number, sent=sent)
+        report["latency"].update(average=average, totalCount=number)
+
+    return replace(with_changed_json(case("clean_json"), change), argv=())
+
+
+@pytest.mark.parametrize(
+    ("output", "doubts"),
+    [
+        (lossy(4.48, 20_756, 10.07, 20_778, 1), ["stale_times", "unanswered"]),  # nginx closes at 1,000 requests
+        (lossy(293.25, 1344, 3.05, 1681, 335), ["stale_times"]),  # resets at every fifth request
+        (lossy(5.2, 2061, 5.0, 2063, 0), ["stale_times"]),  # 2.14 under way on two connections
+        (lossy(5.0, 2061, 5.0, 2063, 1), ["stale_times"]),
+    ],
+)
+def test_times_after_a_lost_request_are_no_latency(output: ToolOutput, doubts: list[str]) -> None:
+    parsed = AUTOCANNON.parse(output)
+    found = values(parsed)
+    assert [name for name, _ in parsed.doubts if name != "whole_ms"] == doubts
+    assert ("latency", "mean") not in found and found["attempt_time", "mean"] > 0
+    assert found["requests", "count"] > 0 and found["requests_per_s", "value"] > 0
+
+
+def test_times_that_connections_can_have_are_latency() -> None:
+    found = values(AUTOCANNON.parse(lossy(4.85, 2000, 5.0, 2002, 0)))
+    assert found["latency", "mean"] == pytest.approx(0.00485)
+
+
+def test_times_without_those_of_errors_are_latency_with_a_doubt() -> None:
+    """`-x`, 900 responses of 200 and 100 of 500."""
+
+    def change(report: dict[str, Any]) -> None:
+        report.update({"2xx": 900, "5xx": 100, "non2xx": 100, "connections": 4, "errors": 0, "duration": 5.01})
+        report["requests"].update(total=1000, sent=1004)
+        report["latency"].update(average=20.0, totalCount=900)
+        report["throughput"].update(total=82800)
+
+    for argv in ((), ("autocannon", "-x", "--json")):
+        parsed = AUTOCANNON.parse(replace(with_changed_json(case("clean_json"), change), argv=argv))
+        found = values(parsed)
+        assert [name for name, _ in parsed.doubts] == ["good_only"]
+        assert (found["latency", "mean"], found["requests", "count"], found["ok", "count"]) == (0.020, 1000, 900)
 
 
 def test_load_that_was_stopped_is_doubtful() -> None:
