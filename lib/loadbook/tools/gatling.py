@@ -3,7 +3,8 @@
 - The JSON (`js/global_stats.json` or `js/stats.json`; 3.14.9 writes none) gives no percentiles, as it does not name
   them; `gatling.conf` can change them.
 - A request is KO if it had no response or if a check failed, by default that of its status: with KO requests there
-  are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte, with connecting.
+  are `attempts`, `attempts_per_s` and `attempt_time` of all, and no `requests` (doubt `failed_unknown`).
+- `latency` is that of OK requests, in whole milliseconds, from the call to the last byte, with connecting.
 - A comma in the rate is one of decimals if the number of requests has none: some locales print it.
 - The rate divides by whole seconds, rounded up: below 20 s it is left out, below 200 s a doubt (`coarse_duration`).
 
@@ -13,7 +14,7 @@ Sources: `gatling-charts/.../GlobalStatsJsonTemplate.scala` and `ConsoleTemplate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,13 +48,14 @@ _PERCENTILE = re.compile(r"response time (\d+(?:\.\d+)?)(?:st|nd|rd|th) percenti
 
 @dataclass(frozen=True)
 class Figures:
-    """Numbers of all requests: counts, the printed rate (1/s), and times in ms by statistic."""
+    """Numbers of all requests: counts, the printed rate (1/s), and times in ms by statistic, of all and of OK ones."""
 
     total: int
     ok: int
     failed: int
     rate_per_s: float
     times_ms: dict[str, float]
+    ok_times_ms: dict[str, float]
 
     @property
     def seconds(self) -> float:
@@ -99,24 +101,25 @@ class _Report(JsonReport):
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
         figures = self.figures
-        for metric, count in (("requests", figures.total), ("ok", figures.ok)):
-            if metric == "ok" or not figures.failed:
-                yield Measurement(metric, "count", count, "1", None)
-                if figures.seconds >= MIN_RATE_S or not figures.total:
-                    rate = count / figures.seconds if figures.total else 0.0
-                    yield Measurement(f"{metric}_per_s", "value", rate, "1/s", None)
+        for metric, count in (("attempts" if figures.failed else "requests", figures.total), ("ok", figures.ok)):
+            yield Measurement(metric, "count", count, "1", None)
+            if figures.seconds >= MIN_RATE_S or not figures.total:
+                rate = count / figures.seconds if figures.total else 0.0
+                yield Measurement(f"{metric}_per_s", "value", rate, "1/s", None)
         yield Measurement("errors", "count", figures.failed, "1", None)
-        if not figures.failed and figures.total:
-            for statistic, milliseconds in figures.times_ms.items():
-                yield Measurement("latency", statistic, milliseconds / 1000, "s", None)
+        times = figures.ok_times_ms if figures.failed else figures.times_ms  # equal, but for percentiles' estimates
+        for statistic, milliseconds in times.items() if figures.ok else ():
+            yield Measurement("latency", statistic, milliseconds / 1000, "s", None)
+        for statistic, milliseconds in figures.times_ms.items() if figures.failed else ():
+            yield Measurement("attempt_time", statistic, milliseconds / 1000, "s", None)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         figures = self.figures
         if figures.failed:
             text = f"{figures.failed} of {figures.total} requests failed, and the report does not tell which had"
-            yield "failed_unknown", f"{text} a response: no times"
-        elif figures.total:
+            yield "failed_unknown", f"{text} a response: `latency` is that of the {figures.ok} others"
+        if figures.total:
             if not any(name[1:2].isdigit() for name in figures.times_ms):
                 text = "the JSON does not name its percentiles, which gatling.conf can change: left out"
                 yield "percentiles_unnamed", f"{text}; the summary that Gatling prints names them: keep it, too"
@@ -136,9 +139,12 @@ class _Report(JsonReport):
         if report is None:
             return None
         counts, rates = self.table(report, "numberOfRequests"), self.table(report, "meanNumberOfRequestsPerSecond")
-        times = {statistic: self.number(self.table(report, key), "total") for statistic, key in JSON_TIMES.items()}
+        times, ok_times = (
+            {statistic: self.number(self.table(report, key), column) for statistic, key in JSON_TIMES.items()}
+            for column in ("total", "ok")
+        )
         total, ok, failed = (self.count(counts, key) for key in ("total", "ok", "ko"))
-        return Figures(total, ok, failed, self.number(rates, "total"), times)
+        return Figures(total, ok, failed, self.number(rates, "total"), times, ok_times)
 
     def _summary_figures(self) -> Figures | None:
         """Return the numbers of the summary in stdout; ParseError if it is not complete; None without one."""
@@ -171,10 +177,14 @@ class _Report(JsonReport):
             raise self.refused(f"report is not complete: {percents} of {SUMMARY_PERCENTILES} percentiles")
         try:
             total, ok, failed = (int(number) if number != "-" else 0 for number in read.pop("requests"))
-            values = {name: float(numbers[0]) if numbers[0] != "-" else 0.0 for name, numbers in read.items()}
+            values, ok_values = (
+                {name: float(numbers[column]) if numbers[column] != "-" else 0.0 for name, numbers in read.items()}
+                for column in (0, 1)
+            )
         except ValueError:
             raise self.refused("a number of the summary that is none") from None
-        return Figures(total, ok, failed, values.pop("rate"), values)
+        del ok_values["rate"]
+        return Figures(total, ok, failed, values.pop("rate"), values, ok_values)
 
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of Gatling or of another program."""
@@ -195,7 +205,11 @@ class _Report(JsonReport):
             raise self.refused(f"{figures.total} requests at {figures.rate_per_s:g} a second")
         if abs(figures.total / figures.seconds - figures.rate_per_s) > 0.006:  # the summary has two decimals or more
             raise self.refused(f"{figures.rate_per_s:g} requests a second are not {figures.total} in whole seconds")
-        times = figures.times_ms
+        for times in (figures.times_ms, *([figures.ok_times_ms] if figures.ok else [])):
+            self._check_times(times)
+
+    def _check_times(self, times: Mapping[str, float]) -> None:
+        """Raise ParseError if times do not ascend."""
         percents = sorted((float(name[1:]), value) for name, value in times.items() if name[1:2].isdigit())
         ordered = [times["min"], *(value for _, value in percents), times["max"]]
         if any(after < before for before, after in pairwise(ordered)):

@@ -50,10 +50,18 @@ def test_short_run_has_no_rate_and_a_longer_one_a_doubtful_one() -> None:
     assert not GATLING.parse(sure).doubts
 
 
-def test_failed_requests_leave_neither_requests_nor_times() -> None:
+def test_failed_requests_are_attempts_and_times_of_the_others_are_latency() -> None:
+    """The summary has a column of all requests and one of those that are OK."""
     parsed = GATLING.parse(case("3.14.9--mix500_text"))
-    assert values(parsed) == {("ok", "count"): 136, ("errors", "count"): 14}
+    found = values(parsed)
+    counts = {key: value for key, value in found.items() if key[1] == "count"}
+    assert counts == {("attempts", "count"): 150, ("ok", "count"): 136, ("errors", "count"): 14}
+    times = ("mean", "sd", "min", "p50", "p75", "p95", "p99", "max")
+    assert [round(1000 * found["latency", name]) for name in times] == [23, 10, 20, 21, 22, 24, 87, 90]
+    assert [round(1000 * found["attempt_time", name]) for name in times] == [23, 10, 20, 21, 22, 23, 87, 90]
     assert dict(parsed.doubts)["failed_unknown"].startswith("14 of 150 requests failed")
+    found = values(GATLING.parse(case("3.10.5--rst_text")))
+    assert (found["latency", "p99"], found["attempt_time", "p99"]) == (0.082, 0.095)
 
 
 @pytest.mark.parametrize(
