@@ -14,6 +14,10 @@ FAILURE_PATTERNS = (
     ("errors_write", r"broken pipe|write: "),
     ("errors_read", r"EOF|reset by peer|server closed|malformed|read: "),
 )
+# beginning of vegeta's results in gob: length of the message, number of the type (both of up to three bytes), the type
+GOB_RESULT = re.compile(
+    rb"(?:[\x01-\x7f]|\xff.|\xfe..)(?:[\x01-\x7f]|\xff.|\xfe..)\x03\x01\x01\x06Result\x01", re.DOTALL
+)
 UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|μs|ms|s|m|h)")  # with the micro sign or the Greek letter
 

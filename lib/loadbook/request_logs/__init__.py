@@ -6,6 +6,7 @@
 - `jtl_xml`: reader of JTL in XML
 - `k6_points`: reader of k6's points of metrics, CSV or JSON lines
 - `vegeta_rows`: reader of vegeta's results, CSV or JSON lines
+- `vegeta_gob`: reader of the binary results that `vegeta attack` leaves
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers
 - `read`: reads a log of any tool as a stream into a summary and, if requested, a parquet file
 """

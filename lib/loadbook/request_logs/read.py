@@ -19,7 +19,8 @@ from pyarrow import csv
 
 from loadbook.core.compressed import BROKEN, open_plain
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_rows
+from loadbook.core.go_programs import GOB_RESULT
+from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_gob, vegeta_rows
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
@@ -278,7 +279,8 @@ def read_batches(
             is_xml = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip().startswith(b"<")
             yield from (jtl_xml.read_jtl_xml if is_xml else jtl_csv.read_jtl_csv)(stream, name, properties)
         elif tool == vegeta_rows.TOOL:
-            yield from vegeta_rows.read_vegeta(stream, name, properties)
+            is_gob = GOB_RESULT.match(stream.peek(64))
+            yield from (vegeta_gob.read_gob if is_gob else vegeta_rows.read_vegeta)(stream, name, properties)
         elif tool == k6_points.TOOL:
             yield from k6_points.read_k6(stream, name)
         elif tool in LINE_LOGS:
@@ -304,8 +306,8 @@ def summarise(
     Parameters
     ----------
     source : the file, or its bytes.
-    tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` and `k6` (CSV or JSON lines, likewise),
-        `h2load` (--log-file) or `ab` (-g).
+    tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` (CSV, JSON lines or gob, likewise), `k6` (CSV or
+        JSON lines), `h2load` (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known. A CSV without a header
         is then read only if its rows have the default columns of JMeter 2.x, 3.x, or 4 and 5. For vegeta:

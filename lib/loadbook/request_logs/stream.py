@@ -24,6 +24,7 @@ from pyarrow import json as arrow_json
 
 Ints = NDArray[np.int64]
 Bytes = bytes | bytearray
+B = TypeVar("B")
 T = TypeVar("T")
 # outcomes of an attempt, which are also names of metrics; ok must be the first
 OUTCOMES = (
@@ -202,7 +203,7 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
     """
     remainder, limit = bytearray(), size or BLOCK_BYTES
     step = min(limit, FIRST_BLOCK_BYTES)
-    while data := _read_after(remainder, stream, step):
+    while data := read_after(remainder, stream, step):
         step = limit
         has_quotes = b'"' in data
         end = data.rfind(b"\n") + 1
@@ -220,7 +221,7 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
         yield RecordBlock(remainder, b'"' in remainder, False)
 
 
-def _read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearray:
+def read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearray:
     """Return `start` and up to `size` further bytes of the stream, copied once; nothing at its end."""
     data = bytearray(len(start) + size)
     with memoryview(data) as view:
@@ -230,12 +231,10 @@ def _read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearra
     return data
 
 
-def parsed_ahead(
-    blocks: Iterable[RecordBlock], parse: Callable[[RecordBlock], T]
-) -> Iterator[tuple[RecordBlock, Future[T]]]:
+def parsed_ahead(blocks: Iterable[B], parse: Callable[[B], T]) -> Iterator[tuple[B, Future[T]]]:
     """Yield each block with the future of `parse(block)`, in order; PARSERS threads parse later blocks meanwhile."""
     with ThreadPoolExecutor(PARSERS) as pool:
-        waiting: deque[tuple[RecordBlock, Future[T]]] = deque()
+        waiting: deque[tuple[B, Future[T]]] = deque()
         for block in blocks:
             waiting.append((block, pool.submit(parse, block)))
             if len(waiting) > PARSERS:

@@ -53,7 +53,7 @@ def read_vegeta(
     if not head.strip():
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
-    rows = _Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
+    rows = Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
     parse = _json_table if is_json else _csv_table
     for block, ready in log_stream.parsed_ahead(blocks, parse):
@@ -63,20 +63,26 @@ def read_vegeta(
         if isinstance(ready.exception(), pa.ArrowInvalid):
             number, text = log_stream.first_bad_row(block, rows.line, parse, is_csv=not is_json)
             raise ParseError(TOOL, file, number, f"not a row of vegeta's results: {text}")
-        yield rows.batch(block, ready.result())
+        table = ready.result()
+        yield rows.batch(table, log_stream.lines_of(block, len(table)))
     yield from rows.lost()
 
 
-class _Rows:
-    """Builder of batches: number of the next line, the first start, and which sequence numbers there were."""
+class Rows:
+    """Builder of batches: number of the next line, the first start, and which sequence numbers there were.
 
-    def __init__(self, file: str, interval_ns: str | None) -> None:
-        self.file, self.line = file, 1
+    A file without lines has line 0, and before each batch `offsets`, the byte at which each of its rows begins.
+    """
+
+    def __init__(self, file: str, interval_ns: str | None, line: int = 1) -> None:
+        self.file, self.line = file, line
+        self.offsets: Ints | None = None
         self.interval_ns = int(interval_ns) if interval_ns else None
         self.first_ns: int | None = None
         self.seen = np.zeros(0, bool)
 
-    def batch(self, block: RecordBlock, table: pa.Table) -> RequestBatch:
+    def batch(self, table: pa.Table, lines: int) -> RequestBatch:
+        """Return the rows of a table, which are on so many lines; ParseError if one is impossible."""
         start_ns, code = log_stream.to_numpy(table["timestamp"]), log_stream.to_numpy(table["code"])
         latency_ns, seq = log_stream.to_numpy(table["latency"]), log_stream.to_numpy(table["seq"])
         self._check(start_ns, code, latency_ns)
@@ -85,7 +91,7 @@ class _Rows:
         if "url" in table.column_names:
             labels, label = log_stream.path_labels(table["url"].combine_chunks())
         answered = code > 0
-        self.line += log_stream.lines_of(block, len(code))
+        self.line += lines
         start_us, elapsed_us = ((ns + NS_PER_US // 2) // NS_PER_US for ns in (start_ns, latency_ns))
         return RequestBatch(
             labels, label, elapsed_us, _outcomes(code, table["error"]), answered, code.astype(np.int16),
@@ -112,7 +118,7 @@ class _Rows:
         """Raise ParseError for a sequence number that is impossible or was there before."""
         lowest, highest = int(seq.min()), int(seq.max())
         if lowest < 0 or highest >= MAX_REQUESTS:
-            raise ParseError(TOOL, self.file, self.line, f"a sequence number is not below {MAX_REQUESTS:,}")
+            raise self._refusal(0, f"a sequence number is not below {MAX_REQUESTS:,}")
         if highest >= len(self.seen):
             self.seen = np.concatenate([self.seen, np.zeros(highest + 1 - len(self.seen), bool)])
         of_batch, seen_before = self.seen[lowest : highest + 1], self.seen[seq]
@@ -122,7 +128,7 @@ class _Rows:
             numbers, counts = np.unique(seq, return_counts=True)
             again = np.append(seq[seen_before], numbers[counts > 1])[0]
             text = f"request {again} is there twice: results of several attacks, which must be read one by one"
-            raise ParseError(TOOL, self.file, self.line, text)
+            raise self._refusal(0, text)
 
     def _check(self, start_ns: Ints, code: NDArray[np.integer], latency_ns: Ints) -> None:
         """Raise ParseError with the number of the first row whose start, status or latency is impossible."""
@@ -130,12 +136,18 @@ class _Rows:
         bad |= (code != 0) & ((code < 100) | (code > 999))
         if bad.any():
             text = "start, status or latency is impossible"
-            raise ParseError(TOOL, self.file, self.line + int(np.argmax(bad)), text)
+            raise self._refusal(int(np.argmax(bad)), text)
         self.first_ns = int(start_ns[0]) if self.first_ns is None else self.first_ns
         far = log_stream.first_far_row(start_ns // NS_PER_US, self.first_ns // NS_PER_US)
         if far is not None:
             text = "the row here starts more than 30 days from the first row"
-            raise ParseError(TOOL, self.file, self.line + far, text)
+            raise self._refusal(far, text)
+
+    def _refusal(self, row: int, text: str) -> ParseError:
+        """Return the error for a row of the batch."""
+        if self.offsets is None:
+            return ParseError(TOOL, self.file, self.line + row, text)
+        return ParseError(TOOL, self.file, 0, f"byte {self.offsets[row]}: {text}")
 
 
 def _csv_table(block: RecordBlock) -> pa.Table:

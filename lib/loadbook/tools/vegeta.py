@@ -11,9 +11,10 @@
   `service_time` of an open one. `latency_intended` counts from the request's place in the schedule of vegeta's pacer
   (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
   `duration` is from the first start to the last end.
-- **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report`, as JSON
-  or as text (times in four digits or more, rates in two decimals). Its percentiles are estimates. Its
-  times count attempts that had no answer: then they are `attempt_time`. Rows of several attacks in a file are refused.
+- **Read**: the results that `vegeta attack` leaves, or its rows by `vegeta encode` in CSV or JSON lines (exact
+  percentiles, nearest rank); or `vegeta report`, as JSON or as text (times in four digits or more, rates in two
+  decimals). Percentiles of a report are estimates. Its times count attempts that had no answer: then they are
+  `attempt_time`. Results of several attacks in one file are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.core.go_programs import FAILURE_PATTERNS, UNIT_NS, duration_s, option
+from loadbook.core.go_programs import FAILURE_PATTERNS, GOB_RESULT, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows, vegeta_text
@@ -206,7 +207,7 @@ def _time_metric(argv: Sequence[str]) -> str:
 
 def _has_rows(data: bytes | Path) -> bool:
     head = base.head_of(data)
-    return bool(_ROW.match(head) or _JSON_ROW.match(head))
+    return any(pattern.match(head) for pattern in (_ROW, _JSON_ROW, GOB_RESULT))
 
 
 def _parse_summary(sources: Mapping[str, bytes | Path], output: ToolOutput) -> ParsedReport:
@@ -231,8 +232,6 @@ def _missing_results_reason(lines: Sequence[str], output: ToolOutput) -> str:
         return f"vegeta printed its usage: an argument was wrong{circumstances}"
     if not output.stdout.strip():
         return f"empty: vegeta was killed or could not start{circumstances}"
-    if b"Result" in output.stdout[:200] and b"\x00" in output.stdout[:4096]:
-        return "vegeta's binary results: turn them into rows by `vegeta encode -to csv`"
     return line_patterns.other_output_text("vegeta", output)
 
 

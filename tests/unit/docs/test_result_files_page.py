@@ -53,6 +53,7 @@ READ = [
     ("oha", "1.16.0--count_csv.stdout", "CSV"),
     ("siege", "3.0.8--shared.stdout", "text"),
     ("siege", "4.0.7--shared.stdout", "JSON of `-j`"),
+    ("vegeta", "12.13.0--gob.stdout", "results of `vegeta attack`"),
     ("vegeta", "12.13.0--clean_text.results.csv", "`vegeta encode`"),
     ("vegeta", "12.13.0--clean_text.report", "`vegeta report`, text and JSON"),
     ("vegeta", "12.13.0--every_text.stdout", "`vegeta report`, text and JSON"),

@@ -53,6 +53,8 @@ ALLOWED = {
     ("request_logs/jtl_csv.py", "ready.result"): BOUNDED,
     ("request_logs/k6_points.py", "ready.exception"): BOUNDED,
     ("request_logs/k6_points.py", "ready.result"): BOUNDED,
+    ("request_logs/vegeta_gob.py", "ready.exception"): BOUNDED,
+    ("request_logs/vegeta_gob.py", "ready.result"): BOUNDED,
     ("request_logs/vegeta_rows.py", "ready.exception"): BOUNDED,
     ("request_logs/vegeta_rows.py", "ready.result"): BOUNDED,
     ("request_logs/read.py", "under_way.result"): "its thread has ended, or writes rows that are there",

@@ -154,10 +154,12 @@ def test_rows_of_several_attacks_are_refused_and_missing_ones_are_doubtful() -> 
     assert [name for name, _ in parsed.doubts] == ["lost"] and "2 of the first 4 requests" in parsed.doubts[0][1]
 
 
-def test_binary_results_are_refused_with_the_command_that_encodes_them() -> None:
-    gob = b"y\x7f\x03\x01\x01\x06Result\x01\xff\x80\x00\x01\x0b\x01\x06Attack\x01\x0c\x00"
-    with pytest.raises(ParseError, match=r"binary results: .*vegeta encode -to csv"):
-        VEGETA.parse(ToolOutput(gob))
+def test_binary_results_are_refused_if_they_are_cut_and_read_beside_other_files() -> None:
+    output = case("gob")
+    with pytest.raises(ParseError, match=r"vegeta: stdout: byte \d+: the file ends within the result"):
+        VEGETA.parse(replace(output, stdout=output.stdout[:-1]))
+    beside = replace(output, stdout=b"", files={"results.gob": output.stdout})
+    assert VEGETA.parse(beside) == VEGETA.parse(output)
 
 
 @pytest.mark.parametrize(
