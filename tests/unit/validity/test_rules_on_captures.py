@@ -27,7 +27,6 @@ TRIPPED = [
     ("error_responses", "invalid", "h2load", "1.52.0--mix500", {}),
     ("error_responses", "invalid", "httperf", "0.9.0--s502", OPEN),
     ("socket_errors", "invalid", "wrk", "4.1.0--worker_killed_midrun", {}),
-    ("socket_errors", "invalid", "ab", "2.3--close_10", {}),
     ("socket_errors", "invalid", "httperf", "0.9.0--client_timo_some", OPEN),
     ("driver_limits", "invalid", "httperf", "0.9.0--fd_unavail_nofile64", OPEN),
     ("ports_exhausted", "invalid", "httperf", "0.9.0--addrunavail_netns", OPEN),
