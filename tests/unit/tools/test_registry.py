@@ -114,7 +114,7 @@ def test_resolution_is_the_step_of_the_last_printed_digit(text: str | None, valu
 @pytest.mark.parametrize(("moved", "doubts"), [(20, ["redirects"]), (11, ["redirects"]), (10, []), (0, [])])
 def test_report_whose_answers_are_mostly_redirects_is_doubtful(moved: int, doubts: list[str]) -> None:
     codes = {"301": moved, "200": 20 - moved}
-    report = {"latencies": dict.fromkeys(("mean", "50th", "95th", "99th", "max"), 4_100_000)}
+    report: dict[str, object] = {"latencies": dict.fromkeys(("mean", "50th", "95th", "99th", "max"), 4_100_000)}
     report |= {"bytes_in": {"total": 0}, "duration": 10**9, "wait": 0, "requests": 20, "rate": 20.0, "success": 1}
     report |= {"status_codes": {code: count for code, count in codes.items() if count}, "errors": []}
     parsed = base.parse_output(base.load_tool("vegeta"), ToolOutput(json.dumps(report).encode()))
