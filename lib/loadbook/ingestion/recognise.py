@@ -89,7 +89,7 @@ def find_reports(path: Path, tool: str = "") -> list[FoundReport]:
     file, number = report_files.report_number(path)
     _require_readable(file)
     if path.is_dir() and not (path / captured.STDOUT).is_file():
-        return [report for each in _files_in(path) for report in _reports_of(each, str(each.relative_to(path)), tool)]
+        return [report for each in _files_in(path) for report in _reports_or_reason(each, path, tool)]
     reports = list(_reports_of(file, file.name, tool))
     if number > len(reports):
         has = f"{file.name} has {pluralize(len(reports), 'report')}, none with the number {number}"
@@ -126,6 +126,15 @@ def _files_in(folder: Path) -> list[Path]:
 def natural_order(path: Path) -> tuple[tuple[int, str], ...]:
     """Return a sorting key by which run-2 comes before run-10."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name))
+
+
+def _reports_or_reason(path: Path, folder: Path, tool: str) -> list[FoundReport]:
+    """Return the reports in one of the files of a folder, or the reason why it cannot be read or split."""
+    name = str(path.relative_to(folder))
+    try:
+        return list(_reports_of(path, name, tool))
+    except DataError as error:
+        return [FoundReport(name, tool, None, error.message)]
 
 
 def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:

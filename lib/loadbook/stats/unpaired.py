@@ -28,7 +28,7 @@ MIN_RANK_RUNS = 16  # of both arms together
 MAX_EXACT_RUNS = 100  # of both arms together
 MAX_RATIO = 1.5  # of the numbers of runs
 UNEQUAL_SCATTER_ALPHA = 0.05
-SAME_VALUE = "every run of both has the same value: metric too coarse?"
+NO_SCATTER = "all runs of a side have the same value: the metric is too coarse, or they are copies"
 UNEQUAL_SCATTER = "the arms scatter differently; Welch's t test allows for it"
 
 
@@ -55,10 +55,6 @@ def rank_sum(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> Pa
 def welch_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
     """Test by Welch's t on logarithms; the estimate is the difference of their means."""
     estimate = float(other.mean() - base.mean())
-    if max(np.ptp(base), np.ptp(other)) < paired_tests.LOG_TOLERANCE:
-        return PairedTestResult(
-            estimate, float(abs(estimate) < paired_tests.LOG_TOLERANCE), [(estimate, estimate)] * len(alphas)
-        )
     result = stats.ttest_ind(other, base, equal_var=False)
     intervals = (result.confidence_interval(1 - alpha) for alpha in alphas)
     return PairedTestResult(estimate, float(result.pvalue), [(float(one.low), float(one.high)) for one in intervals])
@@ -119,7 +115,8 @@ def compare_runs(
         5 runs it has an effect and neither interval nor p.
     """
     logs = np.log(np.asarray(base, float)), np.log(np.asarray(other, float))
-    method = choose_method(*logs)
+    flat = all(len(arm) > 1 and np.ptp(arm) < paired_tests.LOG_TOLERANCE for arm in logs)
+    method = None if flat else choose_method(*logs)
     alphas = [1 - level, 2 * (1 - level), *([(1 - level) / family_size] if family_size > 1 else [])]
     if method:
         result = TESTS[method](*logs, alphas)
@@ -141,7 +138,7 @@ def compare_runs(
         ci90=ci90,
         p=result.p if method else None,
         ci_family=family[0] if family else None,
-        flags=tuple(_flags(logs, method)),
+        flags=(NO_SCATTER,) if flat else tuple(_flags(logs, method)),
         level=level,
         family_size=family_size,
         sd_log=math.hypot(*scatter) if len(scatter) == 2 else None,
@@ -150,8 +147,6 @@ def compare_runs(
 
 
 def _flags(logs: tuple[FloatArray, FloatArray], method: Method | None) -> list[str]:
-    if method and np.ptp(np.concatenate(logs)) < paired_tests.LOG_TOLERANCE:
-        return [SAME_VALUE]
     return [UNEQUAL_SCATTER] if method == "welch-t" and sum(map(len, logs)) >= MIN_RANK_RUNS else []
 
 
@@ -164,10 +159,12 @@ def adjust_family(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return [replace(one, p_adjusted=next(adjusted)) if one.p is not None else one for one in comparisons]
 
 
-def too_few_reason(comparison: Comparison) -> str | None:
-    """Return the reason why a comparison of runs has no verdict: too few runs of an arm; None if they suffice."""
-    if comparison.runs is None or min(comparison.runs) >= MIN_BLOCKS:
+def no_verdict_reason(comparison: Comparison) -> str | None:
+    """Return the reason why a comparison of runs has no verdict: too few runs, or no scatter; None if there is none."""
+    if comparison.runs is None:
         return None
+    if min(comparison.runs) >= MIN_BLOCKS:
+        return NO_SCATTER if NO_SCATTER in comparison.flags else None
     if comparison.runs == (1, 1):
         return "one run of each decides nothing: nobody knows how much such runs differ by themselves"
     arms = zip((comparison.baseline, comparison.treatment), comparison.runs, strict=True)

@@ -67,10 +67,12 @@ def test_interval_excludes_zero_only_if_p_is_small_and_sides_are_exchangeable(
         assert low == pytest.approx(1 / (1 + swapped.ci95[1]) - 1, rel=1e-6, abs=1e-9)
 
 
-def test_values_that_are_all_equal_are_flagged_and_differ_by_nothing() -> None:
-    found = compare([5.0] * 8, [5.0] * 8)
-    assert (found.effect, found.p, found.flags) == (0.0, 1.0, (unpaired.SAME_VALUE,))
-    assert decide_verdict(found, 0.02).kind == "equivalent"
+@pytest.mark.parametrize("other", [5.0, 6.0])
+def test_sides_without_any_scatter_have_no_verdict(other: float) -> None:
+    found = compare([5.0] * 8, [other] * 8)
+    assert (found.effect, found.p, found.ci95) == (pytest.approx(other / 5 - 1), None, None)
+    assert unpaired.no_verdict_reason(found) == unpaired.NO_SCATTER
+    assert compare([5.0] * 8, spread(8)).p is not None
 
 
 @pytest.mark.parametrize(
@@ -84,8 +86,8 @@ def test_values_that_are_all_equal_are_flagged_and_differ_by_nothing() -> None:
 def test_too_few_runs_give_the_difference_and_the_reason(runs: tuple[int, int], reason: str) -> None:
     found = compare([100.0] * runs[0], [110.0] * runs[1])
     assert found.effect == pytest.approx(0.1) and found.ci95 is None
-    assert reason in (unpaired.too_few_reason(found) or "")
-    assert decide_verdict(found, 0.02, reason=unpaired.too_few_reason(found)).kind == "invalid"
+    assert reason in (unpaired.no_verdict_reason(found) or "")
+    assert decide_verdict(found, 0.02, reason=unpaired.no_verdict_reason(found)).kind == "invalid"
 
 
 def test_p_values_of_a_family_are_adjusted() -> None:

@@ -14,14 +14,14 @@ import numpy as np
 from loadbook.analyses.compare_files.sides import Key, Run, Side
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import ERROR_CLASSES, Direction, get_metric
-from loadbook.core.units import join_words, pluralize
+from loadbook.core.units import format_percent, join_words, pluralize
 from loadbook.stats import unpaired
 from loadbook.stats.compare import compare_contrasts
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.errors import ErrorCounts, summarise_errors
-from loadbook.stats.results import Comparison, Hypothesis, Verdict
+from loadbook.stats.results import Comparison, Hypothesis, Interval, Verdict
 from loadbook.stats.text import common_decimals, direction
-from loadbook.stats.verdict import decide_verdict, limit_to_resolution
+from loadbook.stats.verdict import decide_verdict
 
 Pairing = Literal["", "name", "order"]
 RATES = (("ok_per_s", "value"), ("requests_per_s", "value"), ("attempts_per_s", "value"))
@@ -140,7 +140,7 @@ def compare_sides(
         tuple(replace(verdict, decimals=decimals) for verdict in verdicts),
         {side.name: list(_metric_rows(sides[0], side, key, pairing)) for side in sides[1:]},
         tuple(_error_sentences(sides)),
-        tuple(_doubts(sides, key)),
+        (*_doubts(sides, key), *(f"{v.comparison.treatment}: {flag}" for v in verdicts for flag in v.comparison.flags)),
         tuple(_limits(sides, pairing)),
     )
 
@@ -187,14 +187,29 @@ def _pair_name(run: Run) -> str:
 
 
 def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) -> Verdict:
-    """Return the verdict on a comparison; undecided if the difference lies within the printed digits."""
-    reason = unpaired.too_few_reason(comparison)
-    verdict = decide_verdict(
-        comparison, question.margin, question.better, reason=reason, hypothesis=question.hypothesis
-    )
+    """Return the verdict on a comparison, whose intervals are wider by the last printed digit where that matters."""
     own = (side for side in sides if side.name in (comparison.baseline, comparison.treatment))
-    steps = [step for side in own for run in side.counting if (step := run.steps.get(question.key))]
-    return limit_to_resolution(verdict, max(steps)) if steps and max(steps) > COARSEST_STEP else verdict
+    step = max((run.steps.get(question.key, 0.0) for side in own for run in side.counting), default=0.0)
+    if step > COARSEST_STEP:
+        comparison = _widened(comparison, step)
+    reason = unpaired.no_verdict_reason(comparison)
+    return decide_verdict(comparison, question.margin, question.better, reason=reason, hypothesis=question.hypothesis)
+
+
+def _widened(comparison: Comparison, step: float) -> Comparison:
+    """Return a comparison with intervals that are wider by one printed digit, given as a share of the values."""
+
+    def widen(interval: Interval | None) -> Interval | None:
+        return interval and ((1 + interval[0]) * (1 - step) - 1, (1 + interval[1]) * (1 + step) - 1)
+
+    text = f"values are printed in steps of {format_percent(step, 1, signed=False)} of them: intervals are wider by one"
+    return replace(
+        comparison,
+        ci95=widen(comparison.ci95),
+        ci90=widen(comparison.ci90),
+        ci_family=widen(comparison.ci_family),
+        flags=(*comparison.flags, text),
+    )
 
 
 def _metric_rows(base: Side, side: Side, deciding: Key, pairing: Pairing) -> Iterator[MetricRow]:
@@ -242,6 +257,8 @@ def _doubts(sides: Sequence[Side], key: Key) -> Iterator[str]:
                 yield f"not read: {run.report.error}"
             elif run.excluded_by:
                 yield f"{run.report.name} does not count: {run.excluded_by.message}"
+            elif run.copy_of:
+                yield f"{side.name}: {run.report.name} does not count: it has all numbers of {run.copy_of}"
         found: dict[tuple[str, str], list[str]] = {}
         for run in side.counting:
             for hit in run.hits:
@@ -257,19 +274,6 @@ def _doubts(sides: Sequence[Side], key: Key) -> Iterator[str]:
     if len(set().union(*tools.values())) > 1:
         which = "; ".join(f"{name}: {', '.join(own)}" for name, own in tools.items())
         yield f"several tools, which measure differently: {which}"
-    yield from _same_numbers(sides)
-
-
-def _same_numbers(sides: Sequence[Side]) -> Iterator[str]:
-    """Yield a sentence if two runs have the very same numbers: one may be a copy of the other."""
-    seen: dict[tuple[object, ...], Run] = {}
-    for side in sides:
-        for run in side.counting:
-            if len(run.values) > 3:
-                other = seen.setdefault(run.report.measurements, run)
-                if other is not run:
-                    names = f"{other.side}: {other.report.name} and {side.name}: {run.report.name}"
-                    yield f"{names} have the same numbers: is one a copy of the other?"
 
 
 def _limits(sides: Sequence[Side], pairing: Pairing) -> Iterator[str]:

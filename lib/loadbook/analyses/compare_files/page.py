@@ -106,7 +106,7 @@ def _remarks(file: FileSummary) -> str:
     names = list(dict.fromkeys(hit.name for run in file.runs for hit in run.hits))
     names += list(dict.fromkeys(f"without {what}" for run in file.runs for what in run.report.taken_off))
     unread = sum(run.report.parsed is None for run in file.runs)
-    excluded = sum(run.excluded_by is not None for run in file.runs)
+    excluded = sum(run.report.parsed is not None and not run.counts for run in file.runs)
     return "; ".join(
         [*([f"{unread} not read"] if unread else []), *([f"{excluded} not counted"] if excluded else []), *names]
     )

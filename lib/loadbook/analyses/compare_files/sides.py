@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path, PurePath
@@ -23,15 +23,17 @@ from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_trial
 
 Key = tuple[str, str]  # metric and statistic
+MIN_NUMBERS = 5  # that two runs have alike: with fewer, it may be chance
 MANY_SIDES = 5  # of one run each: the shell has replaced a pattern by its files
 
 
 @dataclass(frozen=True)
 class Run:
-    """One report of a side; `side` is the side's name."""
+    """One report of a side, by name; `copy_of` is an earlier report with the very same numbers, "" if there is none."""
 
     side: str
     report: FoundReport
+    copy_of: str = ""
 
     @cached_property
     def values(self) -> dict[Key, float]:
@@ -72,8 +74,8 @@ class Run:
 
     @property
     def counts(self) -> bool:
-        """Whether the report was read and no rule excludes it."""
-        return self.report.parsed is not None and self.excluded_by is None
+        """Whether the report was read, is no copy of another one, and no rule excludes it."""
+        return self.report.parsed is not None and self.excluded_by is None and not self.copy_of
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,22 @@ def read_sides(
         raise UsageError(
             f"{text}: which belong together?", "quote the patterns: loadbook compare 'old-*.txt' 'new-*.txt'"
         )
-    return sides
+    return _with_copies(sides)
+
+
+def _with_copies(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides with their runs marked that have all numbers of an earlier run: one was measured, not two."""
+    seen: dict[object, str] = {}
+    marked = []
+    for side in sides:
+        runs = []
+        for run in side.runs:
+            numbers = run.report.measurements if len(run.values) >= MIN_NUMBERS else run
+            place = f"{side.name}: {run.report.name}"
+            first = seen.setdefault(numbers, place)
+            runs.append(run if first == place else replace(run, copy_of=first))
+        marked.append(Side(side.name, tuple(runs)))
+    return marked
 
 
 def _short_names(arguments: Sequence[str]) -> dict[str, str]:
