@@ -225,8 +225,12 @@ class _Report(JsonReport):
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
         counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
-        times = self.latency.get("totalCount", self.codes["2xx"] if _excludes_errors(argv) else self.answered)
-        added_times = _has_added_times(argv) if "totalCount" not in self.latency else times > self.answered
+        if self.latency.get("totalCount") is None:
+            times = self.codes["2xx"] if _excludes_errors(argv) else self.answered
+            added_times = _has_added_times(argv)
+        else:
+            times = self.count(self.latency, "totalCount")
+            added_times = times > self.answered
         limit = self.number(report, "connections") * max(1, self.number(report, "pipelining"))
         self.run = _Run(
             seconds=self.seconds,

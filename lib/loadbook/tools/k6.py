@@ -312,12 +312,7 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     timed = [*_summary_times(values, attempts, failed, own, _time_metric(output))]
     rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
-    if failed and not own:
-        text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
-        doubts.append(("failed_unknown", text))
-    if failed and any(row.metric not in ("attempt_time", "latency_intended") for row in timed):
-        text = f"times are those of {attempts - failed} expected responses (200 to 399), without the {failed} others"
-        doubts.append(("expected_only", text))
+    doubts += _failure_doubts(timed, attempts, failed, own)
     doubts += _coarse_doubts(timed)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
 
@@ -336,6 +331,15 @@ def _parse_old_text(summary: RunSummary, output: ToolOutput) -> ParsedReport:
     text = f"k6 before 0.31 does not tell how many of the {attempts} requests failed"
     doubts += [("failed_unknown", text), *_coarse_doubts(timed)]
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
+
+
+def _failure_doubts(timed: Sequence[Measurement], attempts: int, failed: int, own: bool) -> Iterator[tuple[str, str]]:
+    if failed and not own:
+        text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
+        yield "failed_unknown", text
+    if failed and any(row.metric not in ("attempt_time", "latency_intended") for row in timed):
+        text = f"times are those of {attempts - failed} expected responses (200 to 399), without the {failed} others"
+        yield "expected_only", text
 
 
 def _coarse_doubts(timed: Sequence[Measurement]) -> Iterator[tuple[str, str]]:
