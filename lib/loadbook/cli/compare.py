@@ -107,6 +107,8 @@ def _print_files(result: FilesComparison, page: Path | None, *, as_json: bool, a
     from loadbook.report.nodes import to_markdown
 
     if page is not None:
+        if not page.absolute().parent.is_dir():
+            raise UsageError(f"{page}: there is no folder {str(page.parent)!r}", "make it, or name another file")
         write_page(result, page)
         echo(f"page {page}", err=True)
     if as_json:

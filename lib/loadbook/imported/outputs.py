@@ -9,7 +9,7 @@ import hashlib
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -182,9 +182,9 @@ def _parse_time(text: str) -> float | None:
 class OutputFiles:
     """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user.
 
-    `stdout` is the content itself if it is one of several reports in a file, with the number of `lines_before` it and
-    what was `taken_off`, and None if the tool only wrote other files. `rc` is the exit code, None if not known, and
-    `command` the command line, "" if not known.
+    `stdout` is the content itself if it is one of several reports in a file, with the number in it of each line
+    (`number_of`) and what was `taken_off`, and None if the tool only wrote other files. `rc` is the exit code, None if
+    not known, and `command` the command line, "" if not known.
     """
 
     condition: Condition
@@ -194,7 +194,7 @@ class OutputFiles:
     command: str = ""
     files: Mapping[str, Path] = field(default_factory=dict)
     others: Mapping[str, Path] = field(default_factory=dict)
-    lines_before: int = 0
+    number_of: Callable[[int], int] = report_files.same_number
     taken_off: tuple[str, ...] = ()
 
     def read_captured(self) -> ToolOutput:
@@ -227,7 +227,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
             found = _output_files(folder, condition, path)
             if number:
                 report = report_files.choose_report(read_reports(path), path, number)
-                found = replace(found, stdout=report.data, lines_before=report.lines_before, taken_off=report.taken_off)
+                found = replace(found, stdout=report.data, number_of=report.number_of, taken_off=report.taken_off)
             outputs.append(found)
         except ValueError as error:
             problems.append(ImportProblem(condition.line, str(error)))

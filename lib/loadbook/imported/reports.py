@@ -130,7 +130,7 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
         tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
         if not tool:
             source, file = report.source, report.condition.file
-            reason = unreadable_reason(source.read_captured(), file, report.reasons, source.lines_before)
+            reason = unreadable_reason(source.read_captured(), file, report.reasons, source.number_of)
             problems.append(ImportProblem(report.condition.line, reason, data=True))
         elif not report.tool:
             report = replace(report, tool=tool, error=next(str(e) for e in report.reasons if e.tool == tool))

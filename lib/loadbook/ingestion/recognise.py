@@ -6,7 +6,7 @@ The tool of an output is the one whose parser accepts it. A file may hold severa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from loadbook.core.errors import DataError, ParseError, UsageError
 from loadbook.core.text import did_you_mean_file
 from loadbook.core.units import pluralize
 from loadbook.ingestion import captured, report_files
+from loadbook.ingestion.report_files import same_number
 from loadbook.tools import base
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 
@@ -53,10 +54,12 @@ def try_tools(output: ToolOutput, command: str, names: Sequence[str]) -> dict[st
     return results
 
 
-def unreadable_reason(output: ToolOutput, place: str, errors: Sequence[ParseError], lines_before: int = 0) -> str:
+def unreadable_reason(
+    output: ToolOutput, place: str, errors: Sequence[ParseError], number_of: Callable[[int], int] = same_number
+) -> str:
     """Return why no tool can read an output: the reasons of the tools that know it, else that none does.
 
-    `place` is the file of the output, or the folder of its files; `lines_before` is added to the numbers of lines.
+    `place` is the file of the output, or the folder of its files; `number_of` returns the number of a line in its file.
     """
     if len(errors) > 1 and not (output.stdout.strip() or output.files or output.paths):
         return f"{place} is empty: the tool was killed, could not start, or wrote elsewhere"
@@ -69,7 +72,7 @@ def unreadable_reason(output: ToolOutput, place: str, errors: Sequence[ParseErro
     by_reason: dict[str, list[str]] = {}
     for error in own:
         file = str(Path(place) / error.file) if Path(place).is_dir() else place
-        line = f":{error.line + lines_before}" if error.line else ""
+        line = f":{number_of(error.line)}" if error.line else ""
         by_reason.setdefault(f"{file}{line}: {error.reason}", []).append(error.tool)
     return "; or ".join(f"{reason} ({', '.join(tools)})" for reason, tools in by_reason.items())
 
@@ -101,6 +104,8 @@ def _require_readable(path: Path) -> None:
     """Raise UsageError unless there is a file or folder that can be looked at."""
     try:
         path.stat()
+        if not path.is_file() and not path.is_dir():
+            raise UsageError(f"{str(path)!r} is no regular file", "name a file that the tool wrote")
     except OSError as error:
         problem = f"no file or folder {str(path)!r}{did_you_mean_file(path)}"
         if isinstance(error, PermissionError):
@@ -131,6 +136,8 @@ def natural_order(path: Path) -> tuple[tuple[int, str], ...]:
 def _reports_or_reason(path: Path, folder: Path, tool: str) -> list[FoundReport]:
     """Return the reports in one of the files of a folder, or the reason why it cannot be read or split."""
     name = str(path.relative_to(folder))
+    if not path.is_file() and not path.is_dir():
+        return [FoundReport(name, tool, None, f"{path} is no regular file")]
     try:
         return list(_reports_of(path, name, tool))
     except DataError as error:
@@ -150,15 +157,20 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
     for number, text in enumerate(texts, 1):
         which = f"#{number}" if len(texts) > 1 else ""
         output = replace(whole, stdout=text.data, taken_off=text.taken_off)
-        yield recognise(output, "", name + which, f"{path}{which}", tool, text.lines_before)
+        yield recognise(output, "", name + which, f"{path}{which}", tool, text.number_of)
 
 
 def recognise(
-    output: ToolOutput, command: str, name: str, place: str, tool: str = "", lines_before: int = 0
+    output: ToolOutput,
+    command: str,
+    name: str,
+    place: str,
+    tool: str = "",
+    number_of: Callable[[int], int] = same_number,
 ) -> FoundReport:
     """Return the report in an output as the tool that wrote it, or the one named, reads it.
 
-    `command` is the command line, "" if it is not known; `place` and `lines_before` are as in `unreadable_reason`.
+    `command` is the command line, "" if it is not known; `place` and `number_of` are as in `unreadable_reason`.
     """
     results = try_tools(output, command, [tool] if tool else base.tool_names())
     taken = {name: result for name, result in results.items() if isinstance(result, ParsedReport)}
@@ -169,4 +181,4 @@ def recognise(
         return FoundReport(name, "", None, f"{place} may be a report of {' or of '.join(taken)}: say which by --tool")
     own = [error.tool for error in errors if not error.is_of_another_program]
     likely = tool or (own[0] if len(own) == 1 else "")
-    return FoundReport(name, likely, None, unreadable_reason(output, place, errors, lines_before))
+    return FoundReport(name, likely, None, unreadable_reason(output, place, errors, number_of))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import islice, pairwise
 from pathlib import Path
@@ -21,11 +22,19 @@ from loadbook.tools.line_patterns import clean_lines
 MAX_BYTES = 50_000_000
 
 
+def same_number(line: int) -> int:
+    """Return the number of a line unchanged: of a text that is a whole file."""
+    return line
+
+
 class ReportText(NamedTuple):
-    """One of the reports in a file: its content, the lines of the file before it, and what was taken off (`unwrap`)."""
+    """One of the reports in a file: its content, and what was taken off (`unwrap`).
+
+    `number_of` returns the number in the file of one of its lines, both from 1.
+    """
 
     data: bytes
-    lines_before: int = 0
+    number_of: Callable[[int], int] = same_number
     taken_off: tuple[str, ...] = ()
 
 
@@ -59,13 +68,19 @@ def _reports_in(data: bytes, name: str) -> Iterator[ReportText]:
     for text in unwrap(data, name):
         lines_before = 0
         for part in split_reports(text.data):
-            yield ReportText(part, lines_before, text.taken_off)
+            yield ReportText(part, partial(_number_in_file, text.numbers, lines_before), text.taken_off)
             lines_before += part.count(b"\n")
 
 
+def _number_in_file(numbers: Sequence[int], lines_before: int, line: int) -> int:
+    """Return the number of a line of a part of a text that has the lines `numbers` of a file (empty: all)."""
+    place = lines_before + line
+    return numbers[min(place, len(numbers)) - 1] if numbers else place
+
+
 def _first_line(report: ReportText) -> int:
-    """Return the place of a report's first line in its file."""
-    return report.lines_before + report.data[: len(report.data) - len(report.data.lstrip())].count(b"\n")
+    """Return the number of a report's first line that is not empty."""
+    return report.number_of(report.data[: len(report.data) - len(report.data.lstrip())].count(b"\n") + 1)
 
 
 def choose_report(reports: Sequence[ReportText], path: Path, number: int) -> ReportText:

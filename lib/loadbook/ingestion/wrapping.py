@@ -2,8 +2,7 @@
 
 A prefix is what stands before the first line of a report: a time stamp, ``bench-1  | `` or ``> ``. It is taken off the
 lines that have it, with other times of the same form. A report whose lines have a prefix is a text of its own, so that
-several containers may print into one log. Each text has the lines of the file, with empty lines for those of others:
-line numbers in errors are those of the file.
+several containers may print into one log. Numbers of lines in errors are those of the file.
 """
 
 from __future__ import annotations
@@ -25,24 +24,29 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DATE = rf"(?:\d{{4}}[-/]\d\d[-/]\d\d|(?:\w{{3}} )?{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}[/ ]{_MONTH}[/ ]\d{{4}})"
 # times as logs print them: with or without a date, seconds since 1970, seconds since a start
 _TIME = re.compile(
-    rf"(?:{_DATE}(?:[T :]|, )?)?{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?(?: \d{{4}})?|\b\d{{9,10}}\.\d+\b|\b\d{{13}}\b"
+    rf"\b\w{{3}} {_MONTH} {{1,2}}\d{{1,2}} {_CLOCK}(?: [A-Z]{{3,4}})? \d{{4}}\b"
+    rf"|(?:{_DATE}(?:[T :]|, )?)?{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?|\b\d{{9,10}}\.\d+\b|\b\d{{13}}\b"
     r"|(?<=\[) *\d+\.\d+(?=\])"
 )
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*[^\s*])?)\*\*")
 _BLANKS = str.maketrans(dict.fromkeys("\u00a0\u2007\u202f", " "))
 _ALTERNATIVE = re.compile(r"\|(?![^(]*\))")  # outside of parentheses, in a regular expression
 _LITERAL = re.compile(r"(?:[\w ,=/:-]|\\[\\.])+")  # in a regular expression
-_JSON_BEGIN = r"[\[{]$|\{\""
+_JSON_BEGIN = r"[\[{]$|\{\s*\""
 MAX_PREFIX = 200
 MIN_LINES = 2  # with a prefix, or it is none
 
 
 @dataclass(frozen=True)
 class Text:
-    """One text in a file: its content as UTF-8, and what was taken off, such as "gzip" or "the prefix '> '"."""
+    """One text in a file: its content as UTF-8, and what was taken off, such as "gzip" or "the prefix '> '".
+
+    `numbers` are those of its lines in the file, from 1; empty if the text has all lines of the file.
+    """
 
     data: bytes
     taken_off: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
 
 
 def unwrap(data: bytes, name: str = "") -> list[Text]:
@@ -66,8 +70,8 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
     rest = "\n".join("" if place in everyone else line for place, line in enumerate(lines))
     texts = [Text(rest.encode(), tuple(notes))] if re.search(f"^{_beginnings()[0]}", rest, re.MULTILINE) else []
     for own, note in prefixed:
-        content = "\n".join(own.get(place, "") for place in range(len(lines)))
-        texts.append(Text(content.encode(), (*notes, note)))
+        numbers = tuple(place + 1 for place in own)
+        texts.append(Text("".join(f"{line}\n" for line in own.values()).encode(), (*notes, note), numbers))
     return texts
 
 
@@ -79,6 +83,8 @@ def _decode(data: bytes) -> tuple[str, str | None]:
     if encoding:
         return data.decode(encoding, errors="replace").removeprefix("\ufeff"), "UTF-16"
     text = data.decode(errors="replace")
+    if text.startswith("\ufeff"):
+        return text[1:], "a byte order mark"
     if text.lstrip().startswith('{"log":"') and (logged := _logged_text(text)) is not None:
         return logged, "Docker's JSON around each line"
     return text, None
@@ -123,7 +129,7 @@ def _prefixed_texts(lines: Sequence[str]) -> Iterator[tuple[dict[int, str], str]
             shapes.setdefault(_shape(prefix), []).append(place)
     claimed: set[int] = set()
     for shape in sorted(shapes, key=len, reverse=True):
-        pattern = re.compile(shape)
+        pattern = re.compile(f"{shape}|{_shape(anchors[shapes[shape][0]].rstrip())}$")
         matches = (
             (place, pattern.match(lines[place]))
             for place in _reach(lines, anchors, shapes[shape])
@@ -149,9 +155,26 @@ def _anchors(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _shape(prefix: str) -> str:
-    """Return a regular expression of a prefix, in which times may be others of any form."""
-    parts = _TIME.split(prefix)
-    return f"(?:{_TIME.pattern})".join(map(re.escape, parts))
+    """Return a regular expression of a prefix, in which times may be others of the same form."""
+    shape, end = "", 0
+    for time in _TIME.finditer(prefix):
+        shape += re.escape(prefix[end : time.start()]) + _FORM.sub(_form_part, time[0])
+        end = time.end()
+    return shape + re.escape(prefix[end:])
+
+
+_FORM = re.compile(r"[A-Za-z]{3,4}|(?<=[.,])\d+|\d+| +|[^\w ]|\w")
+
+
+def _form_part(part: re.Match[str]) -> str:
+    """Return a regular expression of a part of a time: names and digits may be others, with fewer digits of days."""
+    text = part[0]
+    if text.isdecimal():
+        is_counter = ":" not in part.string or part.string[part.start() - 1 : part.start()] in (".", ",")
+        return r"\d+" if is_counter else rf"\d{{{len(text)}}}" if len(text) > 2 else r"\d{1,2}"
+    if text.isspace():
+        return " *"
+    return "[A-Za-z]+" if len(text) > 2 else re.escape(text)
 
 
 def _reach(lines: Sequence[str], anchors: Mapping[int, str], places: Sequence[int]) -> Iterator[int]:

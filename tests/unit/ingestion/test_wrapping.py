@@ -110,7 +110,23 @@ def test_containers_in_one_log_are_a_text_each_with_the_lines_of_the_file() -> N
     assert [text.taken_off for text in texts] == [("the prefix 'bench-1  | '",), ("the prefix 'bench-2  | '",)]
     assert rows("wrk", texts[0].data) == rows("wrk", CAPTURES["wrk"])
     assert rows("ab", texts[1].data) == rows("ab", CAPTURES["ab"])
-    assert all(text.data.count(b"\n") == mixed.count(b"\n") for text in texts)
+    for text, lines in zip(texts, (one, two), strict=True):
+        places = [number for number, line in enumerate(mixed.splitlines(), 1) if line in lines and line.strip()]
+        assert list(text.numbers) == places
+
+
+def test_number_at_the_beginning_of_a_line_is_no_year() -> None:
+    data = (FIXTURES / "autocannon" / "9.0.0--mix404_plain_text.stderr").read_bytes()
+    for prefix in ("00:00:03 ", "Feb 11 08:14:07 ", "2026-02-11T08:14:07Z "):
+        (text,) = unwrap(lines_with(lambda _, prefix=prefix: prefix, data))
+        assert rows("autocannon", text.data) == rows("autocannon", data)
+
+
+def test_lines_of_other_containers_leave_no_gaps() -> None:
+    data = (FIXTURES / "fortio" / "1.66.5--clean_text.stderr").read_bytes()
+    mixed = b"".join(b"bench-1  | " + line + b"\nweb-1    | GET / 200\n" for line in data.splitlines())
+    (text,) = unwrap(mixed)
+    assert rows("fortio", text.data) == rows("fortio", data)
 
 
 @pytest.mark.parametrize("cut", [5, -5])

@@ -92,7 +92,7 @@ def choose_key(sides: Sequence[Side], metric: str = "") -> Key:
     runs = [run for side in sides for run in side.runs if run.values]
     common = set.intersection(*(set(run.values) for run in runs))
     if metric:
-        name, _, statistic = metric.partition(" ")
+        name, _, statistic = " ".join(metric.lower().split()).partition(" ")
         key = (name, statistic or get_metric(name).default_statistic)
         if not any(key in run.values for run in runs):
             there = join_words(sorted(f"{m} {s}" if s != "value" else m for m, s in common)) or "none in common"
@@ -101,14 +101,15 @@ def choose_key(sides: Sequence[Side], metric: str = "") -> Key:
     kinds = {run.is_open for run in runs}
     if len(kinds) == 2:
         reason = "one load has a rate of its own, the other waits for answers: they cannot be compared"
-        names = [next(run.report.name for run in runs if run.is_open is kind) for kind in (True, False)]
+        shown = [next(run for run in runs if run.is_open is kind) for kind in (True, False)]
+        names = [f"{run.side}: {run.report.name}" for run in shown]
         raise DataError(f"{' and '.join(names)}: {reason}")
     times = [(time, statistic) for statistic in PERCENTILES for time in TIMES]
-    wanted = [*times, *RATES] if True in kinds else [*RATES, *times]
-    for one in wanted:
+    for one in times if True in kinds else [*RATES, *times]:
         if one in common:
             return one
-    raise DataError("the reports have no rate and no time in common", "name a metric of both sides: --metric")
+    what = "time (their rate is given)" if True in kinds else "rate and no time"
+    raise DataError(f"the reports have no {what} in common", "name a metric of both sides: --metric")
 
 
 def compare_sides(

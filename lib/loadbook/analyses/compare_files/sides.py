@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import has_magic
+from os.path import realpath
 from pathlib import Path, PurePath
 from statistics import median
 
 from loadbook.core.errors import DataError, UsageError
+from loadbook.core.text import clean
 from loadbook.core.units import pluralize
 from loadbook.imported.reports import OPEN_METRICS
 from loadbook.ingestion.recognise import FoundReport, find_reports, natural_order
@@ -48,8 +50,8 @@ class Run:
 
     @property
     def is_open(self) -> bool:
-        """Whether the load is open: requests start at a given rate."""
-        return any(metric in OPEN_METRICS for metric, _ in self.values)
+        """Whether the load is open: requests start at a given rate. Only such loads have a `service_time`."""
+        return any(metric in (*OPEN_METRICS, "service_time") for metric, _ in self.values)
 
     @cached_property
     def hits(self) -> tuple[RuleHit, ...]:
@@ -204,7 +206,7 @@ def _short_names(arguments: Sequence[str]) -> dict[str, str]:
         if len(set(parts)) > 1:
             break
         shared += 1
-    return {argument: str(PurePath(*path.parts[shared:])) for argument, path in pure.items()}
+    return {argument: str(clean(str(PurePath(*path.parts[shared:])))) for argument, path in pure.items()}
 
 
 def _paths(argument: str) -> list[Path]:
@@ -220,10 +222,10 @@ def _paths(argument: str) -> list[Path]:
 
 
 def _refuse_shared_files(paths: dict[str, list[Path]]) -> None:
-    owners = {path.resolve(): argument for argument, own in paths.items() for path in own}
+    owners = {Path(realpath(path)): argument for argument, own in paths.items() for path in own}
     for argument, own in paths.items():
         for path in own:
-            for place in (path.resolve(), *path.resolve().parents):
+            for place in (Path(realpath(path)), *Path(realpath(path)).parents):
                 if owners.get(place, argument) != argument:
                     text = f"{path} belongs to {owners[place]!r} and to {argument!r}"
                     raise UsageError(text, "a file belongs to one side")
