@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from loadbook.core.errors import DataError
 from loadbook.core.units import pluralize
-from loadbook.ingestion.wrapping import unwrap
+from loadbook.ingestion.wrapping import has_beginnings, unwrap
 from loadbook.tools import base
 from loadbook.tools.base import Tool
 from loadbook.tools.json_report import find_documents
@@ -100,6 +100,8 @@ def split_reports(data: bytes) -> list[bytes]:
     ------
     ValueError : a report lacks its first line, so that the number of reports is not known.
     """
+    if not has_beginnings(data.decode(errors="replace")):
+        return [data]
     lines = clean_lines(data)
     begins = _text_beginnings(lines)
     cuts = [0, *(line for line in begins if line > min(begins)), len(lines)]

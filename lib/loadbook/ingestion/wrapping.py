@@ -62,7 +62,8 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
     text, encoding = _decode(data)
     changed, marks = _without_marks(text)
     notes = [*filter(None, (form, encoding)), *marks]
-    lines = clean_lines(changed.encode())
+    # a large output without a report is not held as a list of lines
+    lines = clean_lines(changed.encode()) if has_beginnings(changed) else []
     prefixed = list(_prefixed_texts(lines))
     if not prefixed:
         return [Text(changed.encode() if encoding or marks else data, tuple(notes))]
@@ -118,6 +119,11 @@ def _beginnings() -> tuple[str, tuple[str, ...]]:
     begins = {begin for line in first_lines for begin in _ALTERNATIVE.split(line)} - {""}
     words = (max(_LITERAL.findall(line), key=len, default="") for line in begins)
     return f"(?:{'|'.join(sorted(f'(?:{line})' for line in begins))})", tuple(re.sub(r"\\(.)", r"\1", w) for w in words)
+
+
+def has_beginnings(text: str) -> bool:
+    """Return whether a text may have the first line of a report, or JSON."""
+    return any(word in text for word in (*_beginnings()[1], "{", "["))
 
 
 def _prefixed_texts(lines: Sequence[str]) -> Iterator[tuple[dict[int, str], str]]:
