@@ -10,13 +10,11 @@ from typing import Any
 
 from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_run
 from loadbook.core import clock
-from loadbook.core.errors import DataError, ReportError
+from loadbook.core.errors import DataError
 from loadbook.core.units import format_duration, utc_text
 from loadbook.report import html
 from loadbook.report.blocks import check_texts
-from loadbook.report.palette import page_stylesheet
 from loadbook.report.strips import summary_strip
-from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
@@ -171,9 +169,6 @@ def _read_site(reports: Path) -> dict[str, Any] | None:
 
 
 def _write_page(folder: Path, title: str, template: str, allowed_links: Collection[str], **values: Any) -> Path:
-    """Write index.html of a folder by an atomic rename, and return its path; ReportError for forbidden content."""
-    page = str(html.fill_template(template, **values, style=page_stylesheet(), policy=html.CONTENT_SECURITY_POLICY))
-    if forbidden := html.forbidden_content(page, allowed_links):
-        raise ReportError(f"{title}: not written, it would hold {'; '.join(forbidden[:5])}")
-    write_atomic(folder / PAGE_FILE, page.encode())
+    """Write index.html of a folder, and return its path; ReportError for forbidden content."""
+    html.write_page(folder / PAGE_FILE, title, template, allowed_links, **values)
     return folder / PAGE_FILE

@@ -53,7 +53,7 @@ NARROWEST = 76
 @json_option("every comparison; effects and intervals are ratios minus 1")
 def compare(
     paths: tuple[str, ...], metric: str | None, margin: float | None, baseline: str | None, no_loss: bool,
-    lower_is_better: bool | None, tool: str, pairing: str | None, as_markdown: bool, page: Path | None, by: str,
+    lower_is_better: bool | None, tool: str, pairing: Pairing | None, as_markdown: bool, page: Path | None, by: str,
     block: str, contrasts: Contrasts, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare outputs of load generators, or the treatments in a CSV file of trials.
@@ -74,7 +74,7 @@ def compare(
         if (by, block, contrasts) != ("treatment", "block", "baseline"):
             raise UsageError("--by, --block and --contrasts are for a CSV", "loadbook compare FILE.csv --baseline NAME")
         hypothesis: Hypothesis = "non-inferiority" if no_loss else "difference"
-        result = _compare_files(paths, baseline, tool, metric or "", margin or 0.0, better, hypothesis, pairing)
+        result = _compare_files(paths, baseline, tool, metric or "", margin or 0.0, better, hypothesis, pairing or "")
         _print_files(result, page, as_json=as_json, as_markdown=as_markdown)
         return
     if tool or pairing or as_markdown or page:
@@ -85,7 +85,7 @@ def compare(
 
 def _compare_files(
     paths: tuple[str, ...], baseline: str | None, tool: str, metric: str, margin: float, better: Direction | None,
-    hypothesis: Hypothesis, pairing: str | None,
+    hypothesis: Hypothesis, pairing: Pairing,
 ) -> FilesComparison:  # fmt: skip
     from loadbook.analyses.compare_files.compute import compare_sides
     from loadbook.analyses.compare_files.sides import read_sides
@@ -97,8 +97,7 @@ def _compare_files(
         if first is None:
             raise UsageError(f"no side {baseline!r}", f"there: {', '.join(side.name for side in sides)}")
         sides = [first, *(side for side in sides if side is not first)]
-    pairs: Pairing = "name" if pairing == "name" else "order" if pairing else ""
-    return compare_sides(sides, metric=metric, margin=margin, better=better, hypothesis=hypothesis, pairing=pairs)
+    return compare_sides(sides, metric=metric, margin=margin, better=better, hypothesis=hypothesis, pairing=pairing)
 
 
 def _print_files(result: FilesComparison, page: Path | None, *, as_json: bool, as_markdown: bool) -> None:

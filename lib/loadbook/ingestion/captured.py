@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from loadbook.core.compressed import BROKEN, open_plain, plain_name
-from loadbook.core.errors import DataError, ParseError
-from loadbook.ingestion import report_files
+from loadbook.core.compressed import BROKEN, compression, open_plain, plain_name
+from loadbook.core.errors import DataError
 from loadbook.ingestion.wrapping import unwrap
-from loadbook.tools import base
-from loadbook.tools.base import MAX_REPORT_BYTES, ParsedReport, Tool, ToolOutput
+from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput
 
 # endings of single files that are not standard output; size in bytes above which files are read as streams
 STREAMED_SUFFIX, MAX_READ_BYTES = ".jtl", 64 << 20
@@ -22,23 +19,12 @@ STDOUT = "stdout"
 RESERVED_NAMES = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
 
 
-def read_captured(path: Path, binary: str) -> ToolOutput:
-    """Return the output of one execution of `binary` from a file or folder; DataError if there is none.
-
-    A folder contains `stdout`, optionally `stderr`, `cmd` (command line) and `rc` (exit code), and the tool's own
-    files; a single file is the tool's standard output, and ``FILE#3`` the third report in it.
-    """
-    file, number = report_files.report_number(path)
-    if number:
-        return ToolOutput(report_files.choose_report(report_files.read_reports(file), file, number).data)
-    if not path.is_dir():
-        return read_file(path)
-    output, command = read_folder(path)
-    return replace(output, argv=find_argv(command, binary))
-
-
 def read_folder(path: Path) -> tuple[ToolOutput, str]:
-    """Return the output of one execution from a folder, and its command line ("" if not known), as `read_captured`."""
+    """Return the output of one execution from a folder, and its command line, "" if that is not known.
+
+    The folder contains `stdout`, optionally `stderr`, `cmd` (command line) and `rc` (exit code), and the tool's own
+    files. DataError without a `stdout`.
+    """
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if STDOUT not in files:
         here = ", ".join(files) or "nothing"
@@ -49,10 +35,14 @@ def read_folder(path: Path) -> tuple[ToolOutput, str]:
     return read_output(own, files.get("stderr"), exit_code), texts.get("cmd", "")
 
 
+def is_log(path: Path) -> bool:
+    """Return whether a file is a log of requests by its name (``.jtl``), not a standard output."""
+    return plain_name(path.name).endswith(STREAMED_SUFFIX)
+
+
 def read_file(path: Path) -> ToolOutput:
-    """Return the output of one execution from a single file: its standard output, or a log of requests (``.jtl``)."""
-    name = plain_name(path.name)
-    return read_output({name if name.endswith(STREAMED_SUFFIX) else STDOUT: path})
+    """Return the output of one execution from a single file: its standard output, or a log of requests."""
+    return read_output({plain_name(path.name) if is_log(path) else STDOUT: path})
 
 
 def read_output(
@@ -66,11 +56,10 @@ def read_output(
     contents, big = {}, {}
     for file, path in files.items():
         name, limit = plain_name(file), MAX_REPORT_BYTES if file == STDOUT else MAX_READ_BYTES
-        content = read_bytes(path, limit + 1)
-        if len(content) > limit:
+        if is_larger(path, limit):
             big[name] = path
         else:
-            contents[name] = content
+            contents[name] = read_bytes(path)
     taken_off: tuple[str, ...] = ()
     if STDOUT in contents and len(texts := unwrap(contents[STDOUT])) == 1:
         contents[STDOUT], taken_off = texts[0].data, texts[0].taken_off
@@ -91,13 +80,15 @@ def find_argv(command: str, binary: str) -> tuple[str, ...]:
     return next((argv for argv in inner if argv), ())
 
 
-def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
-    """Parse the output read from `path` (file or folder); ParseError names that file, or the file in that folder."""
+def is_larger(path: Path, limit: int) -> bool:
+    """Return whether a file holds more than `limit` bytes, uncompressed; DataError if it cannot be read."""
     try:
-        return base.parse_output(tool, captured)
-    except ParseError as error:
-        file = path / error.file if path.is_dir() else path
-        raise ParseError(tool.name, str(file), error.line, error.reason) from None
+        with path.open("rb") as file:
+            if compression(file.read(4)) is None:
+                return path.stat().st_size > limit
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return len(read_bytes(path, limit + 1)) > limit
 
 
 def read_bytes(path: Path, limit: int = MAX_READ_BYTES) -> bytes:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from loadbook.core.errors import DataError, ParseError, UsageError
 from loadbook.core.text import did_you_mean_file
-from loadbook.core.units import pluralize
 from loadbook.ingestion import captured, report_files
 from loadbook.ingestion.report_files import same_number
 from loadbook.tools import base
-from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, ToolOutput
 
 MAX_FILES = 2_000  # in one folder
 
@@ -91,13 +90,10 @@ def find_reports(path: Path, tool: str = "") -> list[FoundReport]:
     """
     file, number = report_files.report_number(path)
     _require_readable(file)
-    if path.is_dir() and not (path / captured.STDOUT).is_file():
+    if _holds_outputs(path):
         return [report for each in _files_in(path) for report in _reports_or_reason(each, path, tool)]
     reports = list(_reports_of(file, file.name, tool))
-    if number > len(reports):
-        has = f"{file.name} has {pluralize(len(reports), 'report')}, none with the number {number}"
-        raise DataError(has)
-    return [reports[number - 1]] if number else reports
+    return [report_files.choose_report(reports, file, number)] if number else reports
 
 
 def _require_readable(path: Path) -> None:
@@ -113,13 +109,18 @@ def _require_readable(path: Path) -> None:
         raise UsageError(problem, "name a file that the tool wrote, or a folder with its files") from None
 
 
+def _holds_outputs(path: Path) -> bool:
+    """Return whether a path is a folder of outputs, not the folder of one output, which has a file `stdout`."""
+    return path.is_dir() and not (path / captured.STDOUT).is_file()
+
+
 def _files_in(folder: Path) -> list[Path]:
     """Return the files below a folder, and folders with a file `stdout`, in the order of the numbers in their names."""
     found: list[Path] = []
     for path in sorted(folder.iterdir(), key=natural_order):
         if path.name.startswith("."):
             continue
-        if path.is_dir() and not (path / captured.STDOUT).is_file():
+        if _holds_outputs(path):
             found += _files_in(path)
         else:
             found.append(path)
@@ -149,14 +150,13 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
     if path.is_dir():
         yield recognise(*captured.read_folder(path), name, str(path), tool)
         return
-    whole = captured.read_file(path)
-    if whole.paths or whole.files:
-        yield recognise(whole, "", name, str(path), tool)
+    if captured.is_log(path) or captured.is_larger(path, MAX_REPORT_BYTES):
+        yield recognise(captured.read_file(path), "", name, str(path), tool)
         return
     texts = report_files.read_reports(path)
     for number, text in enumerate(texts, 1):
         which = f"#{number}" if len(texts) > 1 else ""
-        output = replace(whole, stdout=text.data, taken_off=text.taken_off)
+        output = ToolOutput(text.data, taken_off=text.taken_off)
         yield recognise(output, "", name + which, f"{path}{which}", tool, text.number_of)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from io import BytesIO
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from loadbook.core.errors import DataError
 from loadbook.core.units import pluralize
@@ -20,6 +20,7 @@ from loadbook.tools.json_report import find_documents
 from loadbook.tools.line_patterns import clean_lines
 
 MAX_BYTES = 50_000_000
+T = TypeVar("T")
 
 
 def same_number(line: int) -> int:
@@ -83,7 +84,7 @@ def _first_line(report: ReportText) -> int:
     return report.number_of(report.data[: len(report.data) - len(report.data.lstrip())].count(b"\n") + 1)
 
 
-def choose_report(reports: Sequence[ReportText], path: Path, number: int) -> ReportText:
+def choose_report(reports: Sequence[T], path: Path, number: int) -> T:
     """Return the report with this number (from 1) among those of a file; DataError if there is none."""
     if number > len(reports):
         raise DataError(f"{path.name} has {pluralize(len(reports), 'report')}, none with the number {number}")

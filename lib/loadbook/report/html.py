@@ -69,6 +69,19 @@ def fill_template(template: str, **values: Any) -> Markup:
     return Markup(_TEMPLATES.get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
 
 
+def write_page(path: Path, title: str, template: str, allowed_links: Collection[str] = (), /, **values: Any) -> None:
+    """Write a page from a template by an atomic rename.
+
+    Raises
+    ------
+    ReportError : the page, called `title` in the message, has active or external content; the file stays unchanged.
+    """
+    page = str(fill_template(template, **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
+    if forbidden := forbidden_content(page, allowed_links):
+        raise ReportError(f"{title}: not written, it would hold {'; '.join(forbidden[:5])}")
+    write_atomic(path, page.encode())
+
+
 def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
     """Return an executed notebook as an HTML page; the same notebook always gives the same bytes."""
     import_nbformat()

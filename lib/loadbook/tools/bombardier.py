@@ -101,24 +101,26 @@ class _Report(JsonReport):
             elif ok == self.answered:
                 yield row._replace(value=own[row.metric])
 
-    def _cut_doubts(self) -> Iterator[tuple[str, str]]:
+    def _attempt_doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts that JSON and text have in common."""
+        attempts = self.answered + self.unanswered
+        asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
         if self.cut:
             text = (
                 f"{self.cut} of {self.answered} responses were cut; bombardier counts them by their status, and times"
             )
             yield "cut_answers", f"{text} count them"
-
-    def doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the doubts about the numbers, as (name, sentence)."""
-        attempts = self.answered + self.unanswered
-        yield from self._cut_doubts()
-        asked_s = self.number(self.spec, "testDurationSeconds") if "testDurationSeconds" in self.spec else 0.0
-        asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
             yield "unanswered", text
         if attempts < asked:
             yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        attempts = self.answered + self.unanswered
+        asked_s = self.number(self.spec, "testDurationSeconds") if "testDurationSeconds" in self.spec else 0.0
+        yield from self._attempt_doubts()
         yield from timed_load_doubts(f"{attempts} requests", attempts, self.seconds, asked_s, self.rate_per_s)
         if self.output.exit_code:
             yield "exit_code", f"bombardier ended with exit code {self.output.exit_code}"
@@ -211,14 +213,7 @@ class _TextReport(_Report):
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
-        attempts = self.answered + self.unanswered
-        yield from self._cut_doubts()
-        asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
-        if self.answered and self.unanswered:
-            text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
-            yield "unanswered", text
-        if attempts < asked:
-            yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
+        yield from self._attempt_doubts()
         for row in self._time_rows():
             if row.text and bombardier_text.step_s(row.text) > base.COARSE_STEP * row.value:
                 text = f"bombardier's text rounds times by more than {base.COARSE_STEP:.0%}, such as {row.text!r}"

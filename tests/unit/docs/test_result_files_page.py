@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import DataError, ParseError
-from loadbook.ingestion.captured import read_captured
+from loadbook.ingestion.recognise import find_reports
 from loadbook.tools import base
+from loadbook.tools.base import ToolOutput
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/result-files.md").read_text()
@@ -93,8 +94,10 @@ SPLIT = [
 
 def metrics(tool: str, path: Path) -> Sequence[tuple[str, str]]:
     """Return (metric, statistic) of each number that `loadbook parse` prints."""
-    reader = base.load_tool(tool)
-    return [row[:2] for row in base.parse_output(reader, read_captured(path, reader.binary)).measurements]
+    (found,) = find_reports(path, tool)
+    if found.parsed is None:
+        raise ParseError(tool, str(path), 0, found.error)
+    return [row[:2] for row in found.measurements]
 
 
 def test_result_files_page_has_a_row_for_every_tool_that_is_read() -> None:
@@ -140,14 +143,14 @@ def test_log_with_several_reports_is_read_report_by_report(tool: str, capture: s
     data = (CAPTURES / tool / capture).read_bytes()
     (tmp_path / "all.log").write_bytes(data * 3)
     with pytest.raises(ParseError, match=r"two reports in one|two in one output"):
-        metrics(tool, tmp_path / "all.log")
-    reader = base.load_tool(tool)
-    whole = base.parse_output(reader, read_captured(CAPTURES / tool / capture, reader.binary))
+        base.load_tool(tool).parse(ToolOutput(data * 3))
+    (whole,) = find_reports(CAPTURES / tool / capture, tool)
+    assert whole.measurements
     for number in (1, 2, 3):
-        one = base.parse_output(reader, read_captured(tmp_path / f"all.log#{number}", reader.binary))
+        (one,) = find_reports(tmp_path / f"all.log#{number}", tool)
         assert one.measurements == whole.measurements
     with pytest.raises(DataError, match=r"all\.log has 3 reports, none with the number 4"):
-        read_captured(tmp_path / "all.log#4", reader.binary)
+        find_reports(tmp_path / "all.log#4", tool)
 
 
 def test_log_of_several_tools_is_read_report_by_report(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.cli.data import _measurement_record
-from loadbook.ingestion.captured import find_argv, read_captured
+from loadbook.ingestion.captured import find_argv, read_folder
 from loadbook.tools.base import Measurement
 from tool_captures import FIXTURES
 
@@ -141,8 +141,9 @@ def test_parse_command_on_a_folder_reads_all_its_files(tmp_path: Path) -> None:
         ("extra.tsv", "x"),
     ):
         (tmp_path / name).write_text(text)
-    read = read_captured(tmp_path, "wrk")
-    assert (read.stdout, read.stderr, read.exit_code, read.argv) == (b"o", b"e", 137, ("wrk", "-d1s"))
+    read, command = read_folder(tmp_path)
+    assert (read.stdout, read.stderr, read.exit_code) == (b"o", b"e", 137)
+    assert find_argv(command, "wrk") == ("wrk", "-d1s")
     assert read.files == {"extra.tsv": b"x"}
 
 

@@ -11,20 +11,19 @@ from typing import Literal
 
 import numpy as np
 
-from loadbook.analyses.compare_files.sides import Key, Run, Side
+from loadbook.analyses.compare_files.sides import RATES, Key, Run, Side
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.metrics import ERROR_CLASSES, Direction, get_metric
+from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.units import format_percent, join_words, pluralize
 from loadbook.stats import unpaired
 from loadbook.stats.compare import compare_contrasts
 from loadbook.stats.error_text import errors_sentence
-from loadbook.stats.errors import ErrorCounts, summarise_errors
+from loadbook.stats.errors import ErrorCounts, count_errors, summarise_errors
 from loadbook.stats.results import Comparison, Hypothesis, Interval, Verdict
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import decide_verdict
 
 Pairing = Literal["", "name", "order"]
-RATES = (("ok_per_s", "value"), ("requests_per_s", "value"), ("attempts_per_s", "value"))
 TIMES = ("latency_intended", "service_time", "latency", "attempt_time", "ttfb")
 PERCENTILES = ("p99", "p95", "p90", "p50", "mean")
 # numbers that are listed beside the one that decides, if both sides have them
@@ -224,7 +223,7 @@ def _metric_rows(base: Side, side: Side, deciding: Key, pairing: Pairing) -> Ite
 
 def _error_sentences(sides: Sequence[Side]) -> Iterator[str]:
     """Yield a sentence on the errors of each side that has some, or whose baseline has."""
-    counts = {side.name: _error_counts(side) for side in sides}
+    counts = _error_counts(sides)
     base = counts[sides[0].name]
     if not any(count.trials_with_errors for count in counts.values()):
         return
@@ -235,19 +234,16 @@ def _error_sentences(sides: Sequence[Side]) -> Iterator[str]:
         yield f"{side.name}: {errors_sentence(own, reference, sides[0].name)}"
 
 
-def _error_counts(side: Side) -> ErrorCounts:
-    """Return the errors of every run that has a report with them, also of those that do not count."""
-    runs = [run for run in side.runs if ("errors", "count") in run.values]
-    classes = {name: int(sum(run.values.get((name, "count"), 0) for run in runs)) for name in ERROR_CLASSES}
-    answered = [
-        sum(run.values.get((name, "count"), 0.0) for name in ("errors_status", "errors_length")) for run in runs
+def _error_counts(sides: Sequence[Side]) -> dict[str, ErrorCounts]:
+    """Return side -> the errors of all its runs, also of those that do not count."""
+    import pandas as pd
+
+    runs = list(enumerate(run for side in sides for run in side.runs))
+    trials = pd.DataFrame([(number, run.side) for number, run in runs], columns=["trial", "treatment"])
+    rows = [
+        {"trial": number, "driver": "*", **row._asdict()} for number, run in runs for row in run.report.measurements
     ]
-    return ErrorCounts(
-        np.array([run.values["errors", "count"] for run in runs]),
-        np.array([run.values.get(("requests", "count"), 0.0) for run in runs]),
-        {name: total for name, total in classes.items() if total},
-        answered=np.array([min(a, run.values["errors", "count"]) for a, run in zip(answered, runs, strict=True)]),
-    )
+    return count_errors(trials, pd.DataFrame(rows), [side.name for side in sides])
 
 
 def _doubts(sides: Sequence[Side], key: Key) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from loadbook.analyses.compare_files.compute import FilesComparison, MetricRow
 from loadbook.analyses.compare_files.sides import FileSummary, Run, Side
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, and_more, format_quantity, join_words
+from loadbook.core.units import NBSP, and_more, format_percent, format_quantity, join_words
 from loadbook.report import html, palette
 from loadbook.report.blocks import Block, answer_box, lines_list, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Content, Heading, Table
@@ -18,7 +18,6 @@ from loadbook.stats.phrases import terminal_verdict, verdict_parts
 from loadbook.stats.results import Verdict
 from loadbook.stats.text import comparison_texts, margin_text
 from loadbook.stats.verdict import decide_verdict
-from loadbook.store.atomic import write_atomic
 
 MAX_LINES = 20  # of doubts
 METHOD_NAMES = {
@@ -45,7 +44,7 @@ def headline(result: FilesComparison, verdict: Verdict) -> str:
     if verdict.kind != "invalid" or comparison.effect is None:
         return f"{name}{verdict_parts(verdict).after_name}"
     row = next((row for row in result.rows[name] if row.key == result.question.key), None)
-    change = f" {key_text(result.question.key)} differs by {_change_text(row)}, and" if row else ""
+    change = f" {key_text(result.question.key)} differs by {_change_texts(row)[0]}, and" if row else ""
     return f"{name}:{change} {verdict.reason}."
 
 
@@ -114,10 +113,7 @@ def _remarks(file: FileSummary) -> str:
 
 def _metric_parts(result: FilesComparison, side: Side) -> Iterator[Content]:
     """Yield heading and table of the metrics of one side beside the baseline."""
-    rows = [
-        [key_text(row.key), *_values_text(row), _change_text(row), _interval_text(row)]
-        for row in result.rows[side.name]
-    ]
+    rows = [[key_text(row.key), *_values_text(row), *_change_texts(row)] for row in result.rows[side.name]]
     if not rows:
         return
     base = result.baseline.name
@@ -135,16 +131,13 @@ def _values_text(row: MetricRow) -> list[str]:
     return [format_quantity(value, unit) for value in (row.base, row.own)]
 
 
-def _change_text(row: MetricRow | None) -> str:
-    """Return the change of a metric with the decimals of its interval, or with one."""
-    if row is None or row.comparison.effect is None:
-        return DASH
-    texts = comparison_texts(decide_verdict(row.comparison, 0.0))
-    return texts.change if row.comparison.ci95 else f"{row.comparison.effect * 100:+.1f}{NBSP}%".replace("-", "−")
-
-
-def _interval_text(row: MetricRow) -> str:
-    return comparison_texts(decide_verdict(row.comparison, 0.0)).interval if row.comparison.ci95 else DASH
+def _change_texts(row: MetricRow) -> tuple[str, str]:
+    """Return the change of a metric and its interval; without an interval the change has one decimal."""
+    comparison = row.comparison
+    if comparison.effect is None or comparison.ci95 is None:
+        return DASH if comparison.effect is None else format_percent(comparison.effect, 1), DASH
+    texts = comparison_texts(decide_verdict(comparison, 0.0))
+    return texts.change, texts.interval
 
 
 def to_json(result: FilesComparison) -> dict[str, Any]:
@@ -195,8 +188,5 @@ def _comparison_json(result: FilesComparison, verdict: Verdict) -> dict[str, Any
 
 def write_page(result: FilesComparison, path: Path) -> None:
     """Write the result as an HTML page without scripts and links out."""
-    page = html.fill_template(
-        "block.html.j2", policy=html.CONTENT_SECURITY_POLICY, style=palette.page_stylesheet(),
-        title=question_text(result), block=build_block(result).html.replace(palette.notebook_style(), ""),
-    )  # fmt: skip
-    write_atomic(path, page.encode())
+    block = build_block(result).html.replace(palette.notebook_style(), "")
+    html.write_page(path, path.name, "block.html.j2", title=question_text(result), block=block)

@@ -25,6 +25,7 @@ from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_trial
 
 Key = tuple[str, str]  # metric and statistic
+RATES: tuple[Key, ...] = (("ok_per_s", "value"), ("requests_per_s", "value"), ("attempts_per_s", "value"))
 MIN_NUMBERS = 5  # that two runs have alike: with fewer, it may be chance
 MANY_SIDES = 5  # of one run each: the shell has replaced a pattern by its files
 
@@ -106,10 +107,7 @@ class FileSummary:
     @property
     def rate(self) -> float | None:
         """Median of the rates, in 1/s: of successful responses, else of requests, else of attempts."""
-        names = ("ok_per_s", "requests_per_s", "attempts_per_s")
-        rates = [
-            next((r.values[name, "value"] for name in names if (name, "value") in r.values), None) for r in self.runs
-        ]
+        rates = [next((run.values[key] for key in RATES if key in run.values), None) for run in self.runs]
         known = [rate for rate in rates if rate is not None]
         return median(known) if known else None
 
