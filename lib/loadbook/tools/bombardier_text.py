@@ -81,10 +81,12 @@ def read_text(lines: Sequence[str]) -> BombardierText:
     lines = restore_indentation(lines, PATTERNS, ROWS)
     text = read_report("bombardier", lines, PATTERNS)
     places = text.line_numbers
-    percentiles = _rows(text, lines, "distribution", "codes", _PERCENTILE) if "distribution" in text else []
+    percentiles = (
+        text.rows(lines, places["distribution"], places["codes"] - 1, _PERCENTILE) if "distribution" in text else []
+    )
     if "distribution" in text and tuple(percent for percent, _ in percentiles) != PERCENTS:
         raise text.error_at("distribution", f"{len(percentiles)} percentiles instead of {len(PERCENTS)}")
-    failures = _rows(text, lines, "errors", "throughput", _FAILURE) if "errors" in places else []
+    failures = text.rows(lines, places["errors"], places["throughput"] - 1, _FAILURE) if "errors" in places else []
     attempts = sum(text.count(name) for name in ("s1", "s2", "s3", "s4", "s5", "other"))
     if attempts and "latency" not in text:
         raise text.error_at("codes", f"report is not complete: no line like {PATTERNS[3].example.strip()!r}")
@@ -121,16 +123,3 @@ def _whole_rate(text: TextReport) -> str | None:
     if mean > most:
         raise text.error_at("rates", "the mean of the rate is above its maximum")
     return text.text("rate") if deviation == 0 and mean == most else None  # of two intervals, Stdev is 0, too
-
-
-def _rows(
-    text: TextReport, lines: Sequence[str], name: str, end: str, row: tuple[re.Pattern[str], re.Pattern[str]]
-) -> list[tuple[str, str]]:
-    """Return the rows below the line `name`, above the line `end`; ParseError for one that is cut or changed."""
-    rows = []
-    for line in lines[text.line_numbers[name] : text.line_numbers[end] - 1]:
-        if match := row[1].fullmatch(line):
-            rows.append((match[1], match[2]))
-        elif row[0].match(line):
-            raise text.error_at(name, f"line cut or changed: {line[:60]!r}")
-    return rows

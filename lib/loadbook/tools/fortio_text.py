@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import parse_duration_s
 from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
 
@@ -76,10 +75,9 @@ def read_text(lines: Sequence[str], file: str) -> FortioText:
     first = text.line_numbers["times"]
     # percentiles of sleep times stand above, those of errors and of connections below
     after = next((number for number, line in enumerate(lines[first:], first) if not line.startswith(("#", ">"))), first)
-    own = lines[first:after]
-    buckets = _rows(text, own, first, _BUCKET)
-    percentiles = _rows(text, own, first, _PERCENTILE)
-    codes = _rows(text, lines[text.line_numbers["sockets"] :], text.line_numbers["sockets"], _CODE)
+    buckets = text.rows(lines, first, after, _BUCKET)
+    percentiles = text.rows(lines, first, after, _PERCENTILE)
+    codes = text.rows(lines, text.line_numbers["sockets"], len(lines), _CODE)
     calls = text.count("count")
     if len({code for code, *_ in codes}) < len(codes) or sum(int(count) for _, count, _ in codes) != calls:
         raise text.error_at("times", f"the calls by code are not the {calls} of the times")
@@ -123,27 +121,14 @@ def _errors(text: TextReport, lines: Sequence[str]) -> dict[str, Any]:
     """Return the histogram of failed calls."""
     first = text.line_numbers["errors"]
     own = [*takewhile(lambda line: line.startswith(("#", ">")), lines[first:])]
+    rows = text.rows(lines, first, first + len(own), _BUCKET)
     table: dict[str, Any] = {key: float(text.text(f"failed_{key.lower()}")) for key in ("Min", "Max", "Sum")}
-    buckets = [(float(start), float(end), int(count)) for start, end, _, count in _rows(text, own, first, _BUCKET)]
+    buckets = [(float(start), float(end), int(count)) for start, end, _, count in rows]
     buckets = buckets or [(table["Min"], table["Max"], text.count("failed"))]
     if sum(count for *_, count in buckets) != text.count("failed"):
         raise text.error_at("errors", f"its histogram has not the {text.text('failed')} calls of its count")
     data = [{"Start": start, "End": end, "Count": count} for start, end, count in buckets]
     return table | {"Count": text.count("failed"), "Data": data}
-
-
-def _rows(
-    text: TextReport, lines: Sequence[str], before: int, row: tuple[re.Pattern[str], re.Pattern[str]]
-) -> list[tuple[str, ...]]:
-    """Return the rows of one kind among lines after line `before`; ParseError for one that is cut or changed."""
-    rows = []
-    for number, line in enumerate(lines, before + 1):
-        if row[0].match(line) is None:
-            continue
-        if (match := row[1].fullmatch(line)) is None:
-            raise ParseError("fortio", text.file, number, f"line cut or changed: {line[:60]!r}")
-        rows.append(match.groups())
-    return rows
 
 
 def _seconds(text: TextReport, calls: int) -> float:

@@ -90,9 +90,9 @@ class _Report:
         self.seconds = text.value("total", units.TIME_UNITS_S, "s")
         places = text.line_numbers
         after_statuses = places.get("errors", len(lines))
-        statuses = self._table(lines, places["statuses"], after_statuses, _STATUS)
-        failures = self._table(lines, after_statuses, len(lines), _FAILURE)
-        percentiles = self._table(lines, places["latencies"], places["details"], _PERCENTILE)
+        statuses = self.text.rows(lines, places["statuses"], after_statuses, _STATUS)
+        failures = self.text.rows(lines, after_statuses, len(lines), _FAILURE)
+        percentiles = self.text.rows(lines, places["latencies"], places["details"], _PERCENTILE)
         self.statuses = {int(code): int(n) for code, n in statuses}
         self.errors = count_error_classes(((message, int(n)) for n, message in failures), FAILURE_PATTERNS)
         self.answered, self.unanswered = sum(self.statuses.values()), sum(self.errors.values())
@@ -144,20 +144,7 @@ class _Report:
             raise ParseError("hey", "stdout", 0, OtherProgram("no report of hey but one of oha"))
         line_patterns.require_report("hey", self.output, lines, Hey.report_begin, Hey.report_end)
 
-    def _table(
-        self, lines: Sequence[str], start: int, end: int, row: tuple[re.Pattern[str], re.Pattern[str]]
-    ) -> list[tuple[str, str]]:
-        """Return the rows of lines `start` to `end`; ParseError for a line that begins like a row and is none."""
-        rows = []
-        for number, line in enumerate(lines[start:end], start + 1):
-            match = row[1].fullmatch(line)
-            if match:
-                rows.append((match[1], match[2]))
-            elif row[0].match(line):
-                raise ParseError("hey", "stdout", number, f"line cut or changed: {line[:60]!r}")
-        return rows
-
-    def _check_rows(self, lines: Sequence[str], *tables: Sequence[tuple[str, str]]) -> None:
+    def _check_rows(self, lines: Sequence[str], *tables: Sequence[tuple[str, ...]]) -> None:
         """Raise ParseError for rows outside of their tables, twice, in another order, missing, or cut at the end."""
         statuses, failures, percentiles = tables
         percents = [int(percent) for percent, _ in percentiles if percent != "0"]

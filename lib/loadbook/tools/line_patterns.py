@@ -126,6 +126,22 @@ class TextReport:
             raise self.error_at(field, f"{self.text(field)!r} is not a number")
         return value
 
+    def rows(
+        self, lines: Sequence[str], start: int, end: int, row: tuple[re.Pattern[str], re.Pattern[str]]
+    ) -> list[tuple[str, ...]]:
+        """Return the groups of the rows of a table among the lines from `start` (counted from 0) to before `end`.
+
+        `row` are regular expressions of the beginning of a row and of a whole one. Other lines are skipped; a line
+        that only begins like a row raises ParseError.
+        """
+        rows = []
+        for number, line in enumerate(lines[start:end], start + 1):
+            if match := row[1].fullmatch(line):
+                rows.append(match.groups())
+            elif row[0].match(line):
+                raise ParseError(self.tool, self.file, number, f"line cut or changed: {line[:60]!r}")
+        return rows
+
     def error_at(self, name: str, message: str) -> ParseError:
         """Return a ParseError with the line number of the field or line called `name`."""
         number = self.line_numbers.get(name) or self.fields.get(name, (0, ""))[0]
