@@ -112,7 +112,7 @@ class _Report(JsonReport):
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
         contents = {"stdout": self.output.stdout, **self.output.files}
-        report = self.read_one(contents, "aggregate", "intermediate")
+        report = self.read_one(contents, *TOOL.report_keys)
         if report is None:
             raise self.refused(self._missing_reason())
         if self.output.stdout.count(TEXT_SUMMARY) > 1:

@@ -85,7 +85,7 @@ class Autocannon(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report in JSON; without it of the table, on stderr or in a file as stdout."""
-        found = find_report(self.name, {"stdout": output.stdout}, "url", "requests", "latency")
+        found = find_report(self.name, {"stdout": output.stdout}, *self.report_keys)
         if found is not None:
             report = _Report(output, found)
             return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))

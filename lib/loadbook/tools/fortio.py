@@ -196,7 +196,7 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
-        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, "RunType", "DurationHistogram")
+        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, *TOOL.report_keys)
         if report is None:
             report = self._read_text()
         if report is None:

@@ -213,7 +213,7 @@ def _has_points(data: bytes | Path) -> bool:
 def _find_summary(file: str, data: bytes) -> Document | None:
     """Return the summary in a file, in any of k6's three schemas; ParseError for two, or for one that is cut."""
     named = find_report("k6", {file: data}, "results", "config")
-    return named or find_report("k6", {file: data}, "metrics")
+    return named or find_report("k6", {file: data}, *TOOL.report_keys)
 
 
 def _missing_results_reason(output: ToolOutput) -> str:

@@ -332,7 +332,7 @@ def _run_doubts(seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]
 
 def _find_entries(name: str, data: bytes) -> Document | None:
     """Return Locust's list of names in a file; of a run without requests it is the line "[]"."""
-    found = find_report("locust", {name: data}, "num_requests", kind=list)
+    found = find_report("locust", {name: data}, *TOOL.report_keys, kind=list)
     lines = line_patterns.clean_lines(data)
     return found or (Document(name, lines.index("[]") + 1, []) if "[]" in lines else None)
 

@@ -266,7 +266,7 @@ class _Report:
 
 def _read_json_report(output: ToolOutput) -> TextReport | None:
     """Return the fields of the JSON on stdout as siege prints them; None if there is none."""
-    if (found := find_report("siege", {"stdout": output.stdout}, "transactions")) is None:
+    if (found := find_report("siege", {"stdout": output.stdout}, *TOOL.report_keys)) is None:
         return None
     fields = {}
     for name in (*_COUNTS, *_NUMBERS):

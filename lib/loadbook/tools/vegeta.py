@@ -213,7 +213,7 @@ def _has_rows(data: bytes | Path) -> bool:
 def _parse_summary(sources: Mapping[str, bytes | Path], output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON, else of the text on stdout."""
     for name, data in sources.items():
-        if isinstance(data, bytes) and (found := find_report("vegeta", {name: data}, "latencies", "bytes_in")):
+        if isinstance(data, bytes) and (found := find_report("vegeta", {name: data}, *TOOL.report_keys)):
             return _parse_report(found, output)
     lines = line_patterns.clean_lines(output.stdout)
     if not any(vegeta_text.FIRST_LINE.match(line) for line in lines):
