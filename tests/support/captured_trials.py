@@ -16,7 +16,7 @@ def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, *
     """Return the violated rules of a trial with this recorded output; the page has a known size only if given."""
     path = FIXTURES / tool / f"{case}.json"
     parsed = base.load_tool(tool).parse(capture(path))
-    rows = [{"driver": "*", **row._asdict()} for row in parsed.measurements]
+    rows = [{"driver": "*", **row.as_row()} for row in parsed.measurements]
     answer = {"status": workload.get("expect_status", 200), "bytes": workload.get("expect_bytes", 5), "sha256": "a"}
     lasted = max([4.0, *(row.value for row in parsed.measurements if row.metric == "duration")])
     drivers = [CLEAN["drivers"][0] | {"argv": list(capture(path).argv)}]

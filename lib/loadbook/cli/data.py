@@ -211,7 +211,7 @@ def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]
     """Return one measurement for JSON: counts as integers, other values rounded to 15 significant digits."""
     is_count = row.statistic == "count" and float(row.value).is_integer()
     value = int(row.value) if is_count or isinstance(row.value, int) else float(f"{row.value:.15g}")
-    return row._asdict() | {"value": value, "resolution": row.resolution}
+    return row.as_row() | {"value": value}
 
 
 def quantity_text(row: Measurement) -> str:

@@ -35,11 +35,11 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
             continue
         values = [table[m.metric, m.statistic].value for table in tables]
         if m.metric == "duration":
-            totals.append(m._replace(value=max(values), text=None))
+            totals.append(m._replace(value=max(values), text=None, step=None))
         elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
-            totals.append(m._replace(value=sum(values), text=None))
+            totals.append(m._replace(value=sum(values), text=None, step=None))
         elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
-            totals.append(m._replace(value=value, text=None))
+            totals.append(m._replace(value=value, text=None, step=None))
     return totals
 
 

@@ -148,9 +148,7 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
     totals += [(ALL_DRIVERS, m) for m in cpu_measurements(rows.record, [m for _, m in totals])]
     if skew_s is not None:
         totals.append((ALL_DRIVERS, Measurement("start_skew", "value", skew_s, "s", None)))
-    rows.measurements = [
-        {"driver": driver, **m._asdict(), "resolution": m.resolution} for driver, m in per_driver + totals
-    ]
+    rows.measurements = [{"driver": driver, **m.as_row()} for driver, m in per_driver + totals]
     rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
     if names := ", ".join(unmerged_times(reports)):
         message = f"{names}: each driver's own; those of several cannot be put together"

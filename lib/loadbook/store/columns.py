@@ -64,7 +64,7 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "value": Column("float64", "in base units: s, B, 1/s"),
         "unit": Column("string", "unit of the value"),
         "text": Column("string?", "as the tool printed it; of error responses, the statuses if it tells each"),
-        "resolution": Column("float64?", "step of the last printed digit, in the unit; null if the value was computed"),
+        "resolution": Column("float64?", "step to which the tool rounded, in the unit; null if the value was computed"),
     },
     "samples": {
         **_KEYS,

@@ -22,6 +22,7 @@ from loadbook.tools.base import Measurement
 from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
 
 EXACT_BELOW = 2048  # its histogram of responses per second has steps of 1 below it
+MEAN_STEP_S = 1e-5  # of mean and deviation, whose zeros at the end are left out: "10.5 ms"
 STEP_SHARE = 1 / 2000  # of a number of responses above that, and of bytes
 HEAD = r"Running (?:(?P<asked>\d+(?:\.\d+)?)s|(?P<amount>\d+) requests) test @ "
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
@@ -167,7 +168,8 @@ class Table(NamedTuple):
         if not counted:
             yield Measurement("bytes_per_s", "value", self.read[0] / self.seconds, "B/s", None)
         for statistic, text in self.times.items():
-            yield Measurement(time_metric, statistic, float(text.removesuffix(" ms")) / 1000, "s", text)
+            step = MEAN_STEP_S if statistic in ("mean", "sd") else None
+            yield Measurement(time_metric, statistic, float(text.removesuffix(" ms")) / 1000, "s", text, step)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts that only a table has, as (name, sentence)."""

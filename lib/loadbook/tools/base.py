@@ -65,20 +65,26 @@ class Target(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One row of the measurements table without its key columns; `text` is the printed value, None if computed."""
+    """One row of the measurements table without its key columns; `text` is the printed value, None if computed.
+
+    `step` is the step to which the tool rounds the value, in `unit`, where its digits do not show it.
+    """
 
     metric: str
     statistic: str
     value: float
     unit: str
     text: str | None
+    step: float | None = None
 
     @property
     def resolution(self) -> float | None:
-        """Step of the last printed digit, in `unit`; None for whole counts, computed values and zeros.
+        """`step`, else that of the last printed digit, in `unit`; None for whole counts, computed values and zeros.
 
         ``1.40ms`` has a step of 1e-5 s. Two values that differ by less can be printed alike.
         """
+        if self.step is not None:
+            return self.step
         if parts := _GO_DURATION.fullmatch(self.text or ""):
             return float(10.0 ** -len(parts[1] or ""))
         number = _PRINTED_NUMBER.search(self.text or "")
@@ -87,6 +93,12 @@ class Measurement(NamedTuple):
         printed = float(number[0].replace(",", ""))
         step = 10.0 ** (int(number[2] or 0) - len(number[1] or ""))
         return step * self.value / printed if printed else None
+
+    def as_row(self) -> dict[str, str | float | None]:
+        """Return the columns of the measurements table, with `resolution` in place of `step`."""
+        row = self._asdict()
+        del row["step"]
+        return row | {"resolution": self.resolution}
 
 
 class Sample(NamedTuple):

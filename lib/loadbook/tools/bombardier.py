@@ -23,7 +23,7 @@ from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, bombardier_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport, find_report
-from loadbook.tools.request_rows import status_rows, timed_load_doubts
+from loadbook.tools.request_rows import coarse_doubts, is_coarse, status_rows, timed_load_doubts
 
 MARKS = ("spec", "result")  # keys of a report
 PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
@@ -202,22 +202,19 @@ class _TextReport(_Report):
             share = ok / max(1, attempts)
             yield Measurement("ok_per_s", "value", float(per_s) * share, "1/s", per_s if share == 1 else None)
         for row in self._time_rows():
-            if bombardier_text.step_s(row.text or "") <= base.LARGEST_STEP * row.value:
+            if not is_coarse(row, base.LARGEST_STEP):
                 yield row
 
     def _time_rows(self) -> Iterator[Measurement]:
         if self.answered:
             metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
             for statistic, microseconds in self.times.items():
-                yield Measurement(metric, statistic, microseconds / US, "s", self.text.texts[statistic])
+                text = self.text.texts[statistic]
+                yield Measurement(metric, statistic, microseconds / US, "s", text, bombardier_text.step_s(text))
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         yield from self._attempt_doubts()
-        for row in self._time_rows():
-            if row.text and bombardier_text.step_s(row.text) > base.COARSE_STEP * row.value:
-                text = f"bombardier's text rounds times by more than {base.COARSE_STEP:.0%}, such as {row.text!r}"
-                yield "coarse_times", text
-                break
+        yield from coarse_doubts("bombardier", self._time_rows())
         if self.output.exit_code:
             yield "exit_code", f"bombardier ended with exit code {self.output.exit_code}"

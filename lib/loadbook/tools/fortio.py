@@ -107,10 +107,13 @@ class _Report(JsonReport):
                     yield Measurement(metric, f"p{percent:g}", value, "s", None)
         metric = "attempt_time" if self.unanswered else metric
         for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
-            yield Measurement(metric, statistic, self.number(self.times, key), "s", texts.get(key))
+            yield self._time_row(metric, statistic, self.number(self.times, key), texts.get(key))
         for percent, (value, width) in self.percentiles.items():
             if width <= base.LARGEST_STEP * value and not self._is_disproved(percent, value):
-                yield Measurement(metric, f"p{percent:g}", value, "s", texts.get(f"p{percent:g}"))
+                yield self._time_row(metric, f"p{percent:g}", value, texts.get(f"p{percent:g}"))
+
+    def _time_row(self, metric: str, statistic: str, value: float, text: str | None) -> Measurement:
+        return Measurement(metric, statistic, value, "s", text, fortio_text.step_s(statistic, text) if text else None)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""

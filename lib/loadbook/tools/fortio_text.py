@@ -1,11 +1,13 @@
 """fortio's text report, read into the form of its report in JSON (`stats/stats.go`, `periodic/periodic.go`).
 
-Mean, minimum and maximum have nine digits or more; percentiles and limits of buckets have six. With `-quiet` the text
-has no buckets and no time of the load, which then follows from the rate with one decimal.
+Minimum and maximum have all digits (ns); the mean has eight, percentiles and limits of buckets have six, the deviation
+has four, all without zeros at their end. With `-quiet` the text has no buckets and no time of the load, which then
+follows from the rate with one decimal.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import takewhile
@@ -54,6 +56,7 @@ PATTERNS = (
         rf"(?P<done_calls>\d+) calls \(plus \d+ warmup\) (?P<mean_ms>{_NUMBER}) ms avg, (?P<done_qps>\d+\.\d) qps",
     ),
 )
+DIGITS, PERCENTILE_DIGITS = {"mean": 8, "sd": 4}, 6
 _BUCKET = re.compile(r">=? "), re.compile(rf">=? ({_NUMBER}) <= ({_NUMBER}) , ({_NUMBER}) , \d+\.\d\d, (\d+)")
 _PERCENTILE = re.compile(r"# target "), re.compile(rf"# target (\d+(?:\.\d+)?)% ({_NUMBER})")
 _CODE = re.compile(r"Code "), re.compile(r"Code +(-1|[1-5]\d\d) : (\d+) \((\d+\.\d) %\)")
@@ -115,6 +118,14 @@ def read_text(lines: Sequence[str], file: str) -> FortioText:
     if "ended" not in text and set(report["RetCodes"]) == {"200"}:
         texts |= dict.fromkeys(("requests_per_s", "ok_per_s"), text.text("done_qps"))
     return FortioText(report, texts)
+
+
+def step_s(statistic: str, text: str) -> float:
+    """Return the step in seconds to which fortio rounds a time: 1e-9 for a p50 of ``0.0025``, which has six digits."""
+    if statistic in ("min", "max"):
+        return 1e-9
+    exponent = math.floor(math.log10(float(text))) if float(text) > 0 else 0
+    return float(10.0 ** (exponent + 1 - DIGITS.get(statistic, PERCENTILE_DIGITS)))
 
 
 def _errors(text: TextReport, lines: Sequence[str]) -> dict[str, Any]:

@@ -292,7 +292,7 @@ class _Values:
         texts = self.texts.get(metric, {})
         for statistic, seconds in self.times_s(metric).items():
             text = next((texts[key] for key in STATISTICS[statistic] if key in texts), None)
-            yield Measurement(name, statistic, seconds, "s", text)
+            yield Measurement(name, statistic, seconds, "s", text, k6_text.step_s(text) if text else None)
 
 
 def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> ParsedReport:
@@ -310,10 +310,10 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     if "data_received" in summary.metrics:  # a text has two digits of it
         rows.append(Measurement("bytes_read", "count", values.count("data_received"), "B", None))
     timed = [*_summary_times(values, attempts, failed, own, _time_metric(output))]
-    rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
+    rows += [row for row in timed if not request_rows.is_coarse(row, base.LARGEST_STEP)]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     doubts += _failure_doubts(timed, attempts, failed, own)
-    doubts += _coarse_doubts(timed)
+    doubts += request_rows.coarse_doubts("k6", timed)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
 
 
@@ -326,10 +326,10 @@ def _parse_old_text(summary: RunSummary, output: ToolOutput) -> ParsedReport:
     if seconds := _duration_from_rate(values, attempts):
         rows.append(Measurement("duration", "value", seconds, "s", None))
     timed = [*values.time_rows("attempt_time", "http_req_duration")] if attempts else []
-    rows += [row for row in timed if _step_s(row) <= base.LARGEST_STEP * row.value]
+    rows += [row for row in timed if not request_rows.is_coarse(row, base.LARGEST_STEP)]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     text = f"k6 before 0.31 does not tell how many of the {attempts} requests failed"
-    doubts += [("failed_unknown", text), *_coarse_doubts(timed)]
+    doubts += [("failed_unknown", text), *request_rows.coarse_doubts("k6", timed)]
     return ParsedReport(tuple(rows), doubts=tuple(doubts))
 
 
@@ -342,11 +342,6 @@ def _failure_doubts(timed: Sequence[Measurement], attempts: int, failed: int, ow
         yield "expected_only", text
 
 
-def _coarse_doubts(timed: Sequence[Measurement]) -> Iterator[tuple[str, str]]:
-    if coarse := next((row.text for row in timed if _step_s(row) > base.COARSE_STEP * row.value), None):
-        yield "coarse_times", f"k6's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
-
-
 def _summary_times(values: _Values, attempts: int, failed: int, own: bool, metric: str) -> Iterator[Measurement]:
     """Yield times: with failures those of the expected responses, and those of all attempts as `attempt_time`."""
     if attempts > failed and (not failed or EXPECTED_TIMES in values.metrics):
@@ -357,11 +352,6 @@ def _summary_times(values: _Values, attempts: int, failed: int, own: bool, metri
     # without a connection k6 has a duration of 0
     if any(row.value for row in of_attempts) and not (own and attempts == failed):
         yield from of_attempts
-
-
-def _step_s(row: Measurement) -> float:
-    """Return the step in which a text prints a time, in seconds; 0 for a time that is not of a text."""
-    return k6_text.step_s(row.text) if row.text else 0.0
 
 
 def _duration_from_rate(values: _Values, attempts: int) -> float | None:

@@ -316,7 +316,7 @@ def _report_times(metric: str, entries: Sequence[Mapping[str, Any]]) -> Iterator
         for ms, count in ranked:
             below += count
             if below >= rank:
-                yield Measurement(metric, statistic, ms / 1000, "s", None)
+                yield Measurement(metric, statistic, ms / 1000, "s", None, locust_text.rounded_step_ms(str(ms)) / 1000)
                 break
 
 

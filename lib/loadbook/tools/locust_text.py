@@ -227,7 +227,7 @@ def figures(file: str, total: Entry, source: str) -> Figures:
         if statistic in ("median", "p100") or step > base.LARGEST_STEP * value:
             coarse = coarse or (text if statistic != "p100" else None)
             continue
-        rows.append(Measurement(metric, statistic, value / 1000, "s", text))
+        rows.append(Measurement(metric, statistic, value / 1000, "s", text, step / 1000))
         coarse = coarse or (text if step > base.COARSE_STEP * value else None)
     return Figures(tuple(rows), tuple(_doubts(total, source, coarse)), seconds)
 

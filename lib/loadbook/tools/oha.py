@@ -25,7 +25,7 @@ from loadbook.tools import base, line_patterns, oha_text, response_csv
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import JsonReport, find_report
 from loadbook.tools.recipes import recipes
-from loadbook.tools.request_rows import status_rows
+from loadbook.tools.request_rows import coarse_doubts, is_coarse, status_rows
 
 RESERVED_OPTIONS = (
     *("-n", "-c", "-z", "-q", "-t", "-r", "--redirect", "-o", "--output", "--output-format", "-j", "--json", "-u"),
@@ -262,19 +262,22 @@ class _TextReport(_Report):
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times as printed; times to connect only if their step is at most 5 %."""
-        for row in super().rows():
-            value, text = self.printed.get(_text_key(row), (row.value, row.text))
+        for row in map(self._as_printed, super().rows()):
             largest = base.COARSE_STEP if row.metric == "connect_time" else base.LARGEST_STEP
-            if row.unit != "s" or not text or oha_text.step_s(text) <= largest * value:
-                yield row._replace(value=value, text=text)
+            if row.unit != "s" or not is_coarse(row, largest):
+                yield row
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         yield from super().doubts()
-        times = [self.printed[_text_key(row)] for row in self._times() if row.metric != "connect_time"]
-        if coarse := next((text for value, text in times if oha_text.step_s(text) > base.COARSE_STEP * value), None):
-            text = f"oha's text rounds times by more than {base.COARSE_STEP:.0%}, such as {coarse!r}"
-            yield "coarse_times", text
+        yield from coarse_doubts(
+            "oha", (self._as_printed(row) for row in self._times() if row.metric != "connect_time")
+        )
+
+    def _as_printed(self, row: Measurement) -> Measurement:
+        value, text = self.printed.get(_text_key(row), (row.value, row.text))
+        step = oha_text.step_s(text) if text and row.unit == "s" else None
+        return row._replace(value=value, text=text, step=step)
 
 
 def _text_key(row: Measurement) -> str:

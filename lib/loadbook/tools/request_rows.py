@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from loadbook.tools.base import (
+    COARSE_STEP,
     MIN_ACHIEVED_SHARE,
     MIN_DURATION_SHARE,
     Measurement,
@@ -97,6 +98,17 @@ def status_rows(
         codes = {code: n for code, n in statuses.items() if n and code // 100 == digit >= 4}
         text = ", ".join(f"{code}: {codes[code]}" for code in sorted(codes, key=lambda code: -codes[code]))
         yield Measurement(f"status_{digit}xx", "count", count, "1", text or None)
+
+
+def is_coarse(row: Measurement, share: float = COARSE_STEP) -> bool:
+    """Return whether the step to which the tool rounded a time is larger than this share of it."""
+    return (row.resolution or 0.0) > share * row.value
+
+
+def coarse_doubts(tool: str, times: Iterable[Measurement]) -> Iterator[tuple[str, str]]:
+    """Yield (name, sentence) of the doubt that a tool's text rounds some of these times too much to tell them apart."""
+    if coarse := next(filter(is_coarse, times), None):
+        yield "coarse_times", f"{tool}'s text rounds times by more than {COARSE_STEP:.0%}, such as {coarse.text!r}"
 
 
 def timed_load_doubts(

@@ -258,7 +258,7 @@ def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON."""
     report = _read_report(found)
     numbers = {name: report["latencies"][key] for name, key in _TIME_KEYS.items() if key in report["latencies"]}
-    times = {name: (number / 1e9, str(number)) for name, number in numbers.items()}
+    times = {name: (number / 1e9, str(number), 1e-9) for name, number in numbers.items()}
     statuses = {int(code): count for code, count in report["status_codes"].items()}
     seconds, read = (report["duration"] + report["wait"]) / 1e9, report["bytes_in"]["total"]
     parsed = _summary_report(statuses, report["errors"], seconds, read, times, output)
@@ -267,7 +267,8 @@ def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
 
 def _parse_text(text: vegeta_text.VegetaText, output: ToolOutput) -> ParsedReport:
     """Return the rows of a text report; its rates are those that vegeta prints where these are more exact."""
-    parsed = _summary_report(text.statuses, text.messages, text.seconds, text.bytes_read, text.times, output)
+    times = {name: (value, printed, vegeta_text.step_s(printed)) for name, (value, printed) in text.times.items()}
+    parsed = _summary_report(text.statuses, text.messages, text.seconds, text.bytes_read, times, output)
     if (printed := text.ok_per_s) is None:
         return parsed
     answered = sum(n for code, n in text.statuses.items() if code)
@@ -283,13 +284,13 @@ def _summary_report(
     messages: Sequence[str],
     seconds: float,
     bytes_read: int,
-    times: Mapping[str, tuple[float, str]],
+    times: Mapping[str, tuple[float, str, float]],
     output: ToolOutput,
 ) -> ParsedReport:
     """Return the rows of a report without single requests.
 
     `statuses` has 0 for attempts without a response, and `messages` those of the errors; `times` maps a statistic to
-    (seconds, text).
+    (seconds, text, step in s).
     """
     answers, attempts = {code: n for code, n in statuses.items() if code}, sum(statuses.values())
     unanswered = attempts - sum(answers.values())
@@ -303,7 +304,7 @@ def _summary_report(
         rows += [Measurement("bytes_per_s", "value", bytes_read / seconds, "B/s", None)] if seconds else []
     if any(answers.values()):
         metric = "attempt_time" if unanswered else _time_metric(output.argv)
-        rows += [Measurement(metric, name, value, "s", text) for name, (value, text) in times.items()]
+        rows += [Measurement(metric, name, value, "s", text, step) for name, (value, text, step) in times.items()]
     return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, seconds, output)))
 
 

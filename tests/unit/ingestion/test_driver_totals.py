@@ -16,8 +16,8 @@ PERCENTILES = ("p50", "p90", "p99", "p99.9")
 
 def report(rate: float, p99: float, duration: float, times_us: dict[int, int] | None = None) -> ParsedReport:
     rows = (
-        Measurement("ok_per_s", "value", rate, "1/s", f"{rate}"),
-        Measurement("latency", "p99", p99, "s", "x"),
+        Measurement("ok_per_s", "value", rate, "1/s", f"{rate}", 0.01),
+        Measurement("latency", "p99", p99, "s", "x", 0.001),
         Measurement("connect_time", "mean", p99, "s", "x"),
         Measurement("duration", "value", duration, "s", "x"),
         Measurement("driver_cpu", "value", 0.5, "1", "x"),

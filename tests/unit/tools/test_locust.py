@@ -208,6 +208,12 @@ def test_several_names_count_together() -> None:
     assert values(LOCUST.parse(both))["requests", "count"] == 2 * values(LOCUST.parse(output))["requests", "count"]
 
 
+def test_percentiles_of_a_report_have_the_steps_to_which_locust_rounds() -> None:
+    rows = {row.statistic: row for row in LOCUST.parse(entries(entry())).measurements if row.metric == "latency"}
+    assert rows["p99"].value == 1.0 and rows["p99"].resolution == pytest.approx(0.1)
+    assert rows["max"].resolution is None
+
+
 def test_load_of_several_names_lasts_from_the_first_start_to_the_last_end() -> None:
     output = case("clean_json")
     (entry,) = json.loads(output.stdout)

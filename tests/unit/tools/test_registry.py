@@ -111,6 +111,14 @@ def test_resolution_is_the_step_of_the_last_printed_digit(text: str | None, valu
     assert Measurement("latency", "mean", value, "s", text).resolution == (step and pytest.approx(step))
 
 
+def test_step_of_the_tool_takes_the_place_of_that_of_the_digits() -> None:
+    row = Measurement("latency", "p99", 0.12, "s", "120", 0.01)
+    assert row.resolution == 0.01 and row._replace(step=None).resolution == pytest.approx(0.001)
+    assert row.as_row() == {
+        "metric": "latency", "statistic": "p99", "value": 0.12, "unit": "s", "text": "120", "resolution": 0.01
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("moved", "doubts"), [(20, ["redirects"]), (11, ["redirects"]), (10, []), (0, [])])
 def test_report_whose_answers_are_mostly_redirects_is_doubtful(moved: int, doubts: list[str]) -> None:
     codes = {"301": moved, "200": 20 - moved}

@@ -271,6 +271,31 @@ def test_lines_behind_the_messages_of_vegeta_are_none() -> None:
     assert table(report.measurements)["errors_connect", "count"].value == 50
 
 
+@pytest.mark.parametrize(
+    ("tool", "name", "statistic", "text", "step_s"),
+    [
+        ("autocannon", "9.0.0--clean_text.stderr", "mean", "10.5 ms", 1e-5),
+        ("autocannon", "9.0.0--clean_text.stderr", "p99", "16 ms", 1e-3),
+        ("bombardier", "1.2.6--clean_text.stdout", "p99", "10.90ms", 1e-5),
+        ("fortio", "1.66.5--clean_text.stderr", "p99", "0.016332", 1e-7),
+        ("fortio", "1.66.5--clean_text.stderr", "sd", "0.001113", 1e-6),
+        ("k6", "1.8.1--mode_full.stdout", "p95", "7.7ms", 1e-5),
+        ("k6", "1.8.1--freeze_closed.stdout", "max", "1s", 1e-2),
+        ("locust", "2.47.0--freeze_closed_csv.stderr", "p99.9", "1000", 1e-1),
+        ("locust", "2.47.0--freeze_closed_csv.stderr", "max", "1000", 1e-3),
+        ("locust", "2.47.0--sigint_csv.out_stats.csv", "p99.9", "110", 1e-2),
+        ("oha", "1.16.0--clean_text.stdout", "p99", "17.8415 ms", 1e-7),
+        ("vegeta", "12.13.0--closed_workers.stdout", "p90", "10.52ms", 1e-6),
+    ],
+)
+def test_time_of_a_text_has_the_step_to_which_its_tool_rounds(
+    tool: str, name: str, statistic: str, text: str, step_s: float
+) -> None:
+    report = base.load_tool(tool).parse(ToolOutput((FIXTURES / tool / name).read_bytes()))
+    (row,) = [row for row in report.measurements if row.unit == "s" and row.statistic == statistic]
+    assert row.text == text and row.resolution == pytest.approx(step_s)
+
+
 def test_text_of_oha_has_as_many_digits_as_it_prints() -> None:
     output = text_of("oha", "1.0.0--old100_text")[1]
     rows = table(base.load_tool("oha").parse(output).measurements)

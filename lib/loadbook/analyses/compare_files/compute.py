@@ -187,7 +187,7 @@ def _pair_name(run: Run) -> str:
 
 
 def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) -> Verdict:
-    """Return the verdict on a comparison, whose intervals are wider by the last printed digit where that matters."""
+    """Return the verdict on a comparison, whose intervals are wider by the step of rounding where that matters."""
     own = (side for side in sides if side.name in (comparison.baseline, comparison.treatment))
     step = max((run.steps.get(question.key, 0.0) for side in own for run in side.counting), default=0.0)
     if step > COARSEST_STEP:
@@ -197,7 +197,7 @@ def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) 
 
 
 def _widened(comparison: Comparison, step: float) -> Comparison:
-    """Return a comparison with intervals that are wider by one printed digit, given as a share of the values."""
+    """Return a comparison with intervals that are wider by one step of rounding, given as a share of the values."""
 
     def widen(interval: Interval | None) -> Interval | None:
         return interval and ((1 + interval[0]) * (1 - step) - 1, (1 + interval[1]) * (1 + step) - 1)
@@ -240,9 +240,7 @@ def _error_counts(sides: Sequence[Side]) -> dict[str, ErrorCounts]:
 
     runs = list(enumerate(run for side in sides for run in side.runs))
     trials = pd.DataFrame([(number, run.side) for number, run in runs], columns=["trial", "treatment"])
-    rows = [
-        {"trial": number, "driver": "*", **row._asdict()} for number, run in runs for row in run.report.measurements
-    ]
+    rows = [{"trial": number, "driver": "*", **row.as_row()} for number, run in runs for row in run.report.measurements]
     return count_errors(trials, pd.DataFrame(rows), [side.name for side in sides])
 
 

@@ -45,8 +45,8 @@ class Run:
 
     @cached_property
     def steps(self) -> dict[Key, float]:
-        """(metric, statistic) -> step of the last printed digit as a share of the value, where it is known."""
-        rows = [row for row in self.report.measurements if row.resolution is not None]
+        """(metric, statistic) -> step to which the tool rounded, as a share of the value, where it is known."""
+        rows = [row for row in self.report.measurements if row.resolution is not None and row.value]
         return {(row.metric, row.statistic): (row.resolution or 0.0) / row.value for row in rows}
 
     @property
@@ -66,7 +66,7 @@ class Run:
             attempt=1, status="ok", tool=self.report.tool, workload={"tool": self.report.tool, "model": model},
             drivers=[driver],
         )  # fmt: skip
-        rows = [{"driver": "*", **row._asdict()} for row in self.report.measurements]
+        rows = [{"driver": "*", **row.as_row()} for row in self.report.measurements]
         hits = check_trial(record, rows, [], self.report.parsed.doubts, ValidityLimits())
         return tuple(hit for hit in hits if hit.level in ("invalid", "doubt"))
 

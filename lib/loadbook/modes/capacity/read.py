@@ -114,7 +114,7 @@ def add_capacity_rows(rows: TrialRows, folder: Path) -> None:
         for probe in probes
         if probe.phase == "start" and probe.margin is not None
     ]
-    rows.measurements += [{"driver": ALL_DRIVERS, "resolution": None} | value._asdict() for value in values]
+    rows.measurements += [{"driver": ALL_DRIVERS, **value.as_row()} for value in values]
 
 
 def _read_again(folder: Path, probe: ProbeRecord, capacity: CapacityRecord, rows: TrialRows) -> ProbeRecord | None:

@@ -223,9 +223,9 @@ def active_report(
 
 def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest: float) -> Measurement | None:
     if m.metric == "duration":
-        return m._replace(value=active_s, text=None)
+        return m._replace(value=active_s, text=None, step=None)
     if m.unit in RATE_UNITS and m.metric != "offered_per_s":
-        return m._replace(value=m.value * tool_s / active_s, text=None)
+        return m._replace(value=m.value * tool_s / active_s, text=None, step=None)
     if m.unit != "s":
         return m
     is_intact = m.statistic.startswith("p") and float(m.statistic[1:]) / 100 <= highest
