@@ -14,9 +14,6 @@ from loadbook.ingestion.recognise import try_tools, unreadable_reason
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport
 
-# metrics that only open loads have
-OPEN_METRICS = ("offered_per_s", "latency_intended")
-
 
 @dataclass(frozen=True)
 class ToolReport:
@@ -52,8 +49,8 @@ class ToolReport:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the load is open: requests start at a given rate."""
-        return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
+        """Return whether the load is open, by the row of the CSV file or by the report."""
+        return self.condition.offered_per_s is not None or bool(self.parsed and self.parsed.is_open)
 
 
 def with_times_of_outputs(reports: Sequence[ToolReport]) -> list[ToolReport]:

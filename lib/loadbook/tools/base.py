@@ -30,6 +30,7 @@ COARSE_STEP, LARGEST_STEP = 0.05, 0.25
 COARSE_S = 0.010  # below it, a rounding of half a millisecond is more than the margin of 5 % for times
 # shares of the requests that were due, and of the seconds that were asked for, below which a load is doubtful
 MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
+OPEN_METRICS = ("offered_per_s", "latency_intended", "service_time")  # which only open loads have
 MAX_REDIRECT_SHARE = 0.5  # of the responses
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
@@ -149,6 +150,11 @@ class ParsedReport:
     times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     span: tuple[float, float] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the load is open: requests start at a given rate, which the report may not tell."""
+        return any(row.metric in OPEN_METRICS for row in self.measurements)
 
 
 class Tool(Protocol):

@@ -175,6 +175,8 @@ def test_open_and_closed_loads_are_not_compared_and_open_ones_by_a_time() -> Non
         compare(wrk2, BY_HAND / "plain-1.txt")
     other = wrk2.parent / "4.0.0--batch_B.stdout"
     assert compare(wrk2, other).question.key == ("latency_intended", "p99")
+    vegeta = FIXTURES / "vegeta" / "12.13.0--every_text.stdout"  # without its command it tells no rate
+    assert compare(vegeta, vegeta.with_name("12.13.0--freeze_text.stdout")).question.key == ("service_time", "p99")
 
 
 def test_metric_that_no_report_has_is_refused_with_those_there_are() -> None:

@@ -239,16 +239,22 @@ def test_import_takes_the_median_of_the_rates_that_the_user_gives(layout, tmp_pa
     assert {report.offered_per_s for _, report in made.pairs} == {100, 300, 500}
 
 
-def test_import_of_wrk2_output_needs_the_offered_rate(layout, tmp_path):
-    there = tmp_path / "wrk2"
+@pytest.mark.parametrize(
+    ("tool", "stems"),
+    [
+        ("wrk2", ("4.0.0--R2000_d14_latency", "4.0.0--freeze_1s")),
+        ("vegeta", ("12.13.0--every_text", "12.13.0--freeze_text")),
+    ],
+)
+def test_import_of_open_loads_needs_the_offered_rate(layout, tmp_path, tool, stems):
+    there = tmp_path / "open"
     there.mkdir()
-    stems = ["4.0.0--R2000_d14_latency", "4.0.0--freeze_1s"]
     printed = [
-        {"file": capture(there, "wrk2", stem, whole=False), "treatment": arm, "block": 1}
+        {"file": capture(there, tool, stem, whole=False), "treatment": arm, "block": 1}
         for stem, arm in zip(stems, ("plain", "other"), strict=True)
     ]
     write(there, printed)
-    with pytest.raises(UsageError, match=r"line 2: .* does not say at which rate wrk2 sent requests: add a column"):
+    with pytest.raises(UsageError, match=rf"line 2: .* does not say at which rate {tool} sent requests: add a column"):
         imported(layout, there)
     write(there, [row | {"offered_per_s": 2000} for row in printed])
     assert list(imported(layout, there).trials["offered_per_s"]) == [2000, 2000]
@@ -508,7 +514,8 @@ def test_import_of_a_text_has_the_rate_that_it_prints(layout, tmp_path, tool, st
     name = capture(there, tool, stem, whole=False)
     shutil.copy(there / name, there / "other.txt")
     arms = {"plain": name, "other": "other.txt"}
-    write(there, [{"file": file, "treatment": arm, "block": 1} for arm, file in arms.items()])
+    offered = {"offered_per_s": 100} if tool == "vegeta" else {}
+    write(there, [{"file": file, "treatment": arm, "block": 1} | offered for arm, file in arms.items()])
     data = imported(layout, there)
     assert set(data.trials["tool"]) == {tool}
     assert data.values("requests_per_s")["value"].tolist() == pytest.approx([per_s] * 2, rel=1e-9)

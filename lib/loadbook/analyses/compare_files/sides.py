@@ -17,7 +17,6 @@ from statistics import median
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.text import clean
 from loadbook.core.units import pluralize
-from loadbook.imported.reports import OPEN_METRICS
 from loadbook.ingestion.recognise import FoundReport, find_reports, natural_order
 from loadbook.store.trial_record import DriverRecord, TrialRecord
 from loadbook.study.limits import ValidityLimits
@@ -51,8 +50,8 @@ class Run:
 
     @property
     def is_open(self) -> bool:
-        """Whether the load is open: requests start at a given rate. Only such loads have a `service_time`."""
-        return any(metric in (*OPEN_METRICS, "service_time") for metric, _ in self.values)
+        """Whether the load is open: requests start at a given rate."""
+        return bool(self.report.parsed and self.report.parsed.is_open)
 
     @cached_property
     def hits(self) -> tuple[RuleHit, ...]:
