@@ -143,7 +143,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
 
 
 def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage]) -> HarnessCheck:
-    messages = [*sections.doubt_messages(data), *comparison_notes(analysis), *more]
+    messages = [*sections.doubt_messages(data), *comparison_notes(analysis), *rounding_doubts(data, analysis), *more]
     doubts = sorted((d for d in messages if d.level == "doubt"), key=lambda d: d.name != "stopping")
     unchecked = [d for d in messages if d.level == "unchecked"]
     if not doubts and not unchecked:
@@ -176,6 +176,22 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     if not analysis.of_kind("aa") and get_metric(analysis.metric).is_compared:
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
         messages.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
+    return messages
+
+
+def rounding_doubts(data: RunData, analysis: Analysis) -> list[ValidityMessage]:
+    """Return the doubts on effects of imported results whose printed steps are coarse beside their intervals."""
+    if not data.run_record.imported:
+        return []
+    steps, messages = diagnostics.rounding_steps(data, analysis.metric, analysis.statistic), []
+    for row in analysis.rows:
+        if row.verdict is None or (interval := row.verdict.comparison.ci95) is None:
+            continue
+        step = max(steps.get(name, 0.0) for name in (row.treatment, row.verdict.comparison.baseline))
+        if diagnostics.is_step_coarse(step, interval):
+            size = format_percent(step, 1, signed=False)
+            text = f"values are rounded to steps of {size}, more than half of the interval's half-width: it may be off"
+            messages.append(ValidityMessage("rounding", f"Effect of {row.label}", "doubt", 0, text))
     return messages
 
 

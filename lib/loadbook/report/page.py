@@ -184,7 +184,7 @@ class Page:
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
         """Doubts and notes that follow from the comparisons, such as unstable effects."""
-        return checks.comparison_notes(self.analysis)
+        return [*checks.comparison_notes(self.analysis), *checks.rounding_doubts(self.run_data, self.analysis)]
 
     def doubts(self) -> Block:
         """Show all doubts, one line each."""

@@ -48,6 +48,8 @@ _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 MIN_STABILITY_BLOCKS, UNSTABLE_ALPHA = 8, 0.01
 FLAG_PREFIX = "unstable effect: "
+FINE_STEP = 0.001  # of a value: below it rounding changes no verdict
+MAX_STEP_SHARE = 0.5  # of an interval's half-width; a larger step may be what moves the interval
 
 
 def host_resources(traces: pd.DataFrame, hosts: Mapping[str, RecordedHost]) -> pd.DataFrame:
@@ -328,6 +330,21 @@ def block_order(blocks: Sequence[object]) -> list[int] | None:
     except ValueError:
         return None
     return sorted(range(len(numbers)), key=numbers.__getitem__) if all(map(math.isfinite, numbers)) else None
+
+
+def rounding_steps(data: RunTables, metric: str, statistic: str) -> dict[str, float]:
+    """Return treatment -> largest step to which its values were rounded, as a share of them, where it is known."""
+    rows = data.measurements
+    rows = rows[(rows["metric"] == metric) & (rows["statistic"] == statistic) & (rows["driver"] == "*")]
+    rows = rows[rows["value"] > 0].merge(data.trials.loc[data.trials["valid"], ["trial", "treatment"]], on="trial")
+    shares = (rows["resolution"] / rows["value"]).groupby(rows["treatment"]).max().dropna()
+    return {str(treatment): float(share) for treatment, share in shares.items()}
+
+
+def is_step_coarse(step: float, interval: tuple[float, float]) -> bool:
+    """Return whether a step (share of the values) is large beside an interval of their ratio minus 1."""
+    half_width = (math.log1p(interval[1]) - math.log1p(interval[0])) / 2
+    return step > max(FINE_STEP, MAX_STEP_SHARE * half_width)
 
 
 def stability_flags(blocks: Sequence[object], base: FloatArray, other: FloatArray) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from bs4 import BeautifulSoup
@@ -21,6 +22,7 @@ from loadbook.imported.study import (
     write_import,
 )
 from loadbook.ingestion.ingest import ingest
+from loadbook.report.checks import rounding_doubts
 from loadbook.report.page import scope_parts
 from loadbook.report.sections import provenance_pairs
 from loadbook.stats.analyse import analyse
@@ -519,6 +521,21 @@ def test_import_of_a_text_has_the_rate_that_it_prints(layout, tmp_path, tool, st
     data = imported(layout, there)
     assert set(data.trials["tool"]) == {tool}
     assert data.values("requests_per_s")["value"].tolist() == pytest.approx([per_s] * 2, rel=1e-9)
+
+
+def test_import_of_values_that_are_rounded_too_much_for_their_intervals_is_doubtful(layout, tmp_path):
+    data = imported(layout, folder(tmp_path))
+    analysis = analyse(data, metric="latency", statistic="mean")
+    assert rounding_doubts(data, analysis) == []
+    is_mean = (data.measurements["metric"] == "latency") & (data.measurements["statistic"] == "mean")
+    coarse = data.measurements["resolution"].mask(is_mean, 1e-3)  # as if 1 ms were printed
+    rounded = replace(data, measurements=data.measurements.assign(resolution=coarse))
+    found = rounding_doubts(rounded, analysis)
+    assert [doubt.title for doubt in found] == [f"Effect of {row.label}" for row in analysis.rows if row.verdict]
+    assert all(doubt.level == "doubt" and "rounded to steps of 10" in doubt.text for doubt in found) and found
+    assert rounding_doubts(rounded, analyse(rounded)) == []  # of rates
+    own = replace(rounded, run_record=data.run_record.model_copy(update={"imported": None}))
+    assert rounding_doubts(own, analysis) == []
 
 
 def test_import_reads_the_reports_of_one_log_by_their_numbers(layout, tmp_path):

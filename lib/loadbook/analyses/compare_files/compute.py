@@ -15,7 +15,7 @@ from loadbook.analyses.compare_files.sides import RATES, Key, Run, Side
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.units import format_percent, join_words, pluralize
-from loadbook.stats import unpaired
+from loadbook.stats import diagnostics, unpaired
 from loadbook.stats.compare import compare_contrasts
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.errors import ErrorCounts, count_errors, summarise_errors
@@ -28,7 +28,6 @@ TIMES = ("latency_intended", "service_time", "latency", "attempt_time", "ttfb")
 PERCENTILES = ("p99", "p95", "p90", "p50", "mean")
 # numbers that are listed beside the one that decides, if both sides have them
 LISTED = (*RATES, *((time, statistic) for time in TIMES for statistic in ("mean", "p50", "p90", "p95", "p99", "max")))
-COARSEST_STEP = 0.001  # of a value: below it rounding changes no verdict
 # shares of false alarms: benchmarks/simulated/unpaired.py
 DRIFT = (
     "a host that changed meanwhile looks like a difference (simulated: half of equal sides differ). Alternate the runs"
@@ -190,7 +189,7 @@ def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) 
     """Return the verdict on a comparison, whose intervals are wider by the step of rounding where that matters."""
     own = (side for side in sides if side.name in (comparison.baseline, comparison.treatment))
     step = max((run.steps.get(question.key, 0.0) for side in own for run in side.counting), default=0.0)
-    if step > COARSEST_STEP:
+    if step > diagnostics.FINE_STEP:
         comparison = _widened(comparison, step)
     reason = unpaired.no_verdict_reason(comparison)
     return decide_verdict(comparison, question.margin, question.better, reason=reason, hypothesis=question.hypothesis)
