@@ -7,8 +7,8 @@
   ``--renderStatusCodes`` only (doubt `non_2xx`).
 - "N requests in" counts what was sent. It and the errors are thousands from 1,000 on (doubt `rounded_counts`).
 - A table does not tell a rate (``-R``), whose correction adds times: loadbook must know the command.
-- An output that ends just before the line of errors looks like one without errors. Requests without response and
-  error are seen below 1,000 only.
+- An output that ends just before the line of errors looks like one without errors. So errors are 0 only if another
+  line, or an empty one, is behind "N requests in", or all requests have a response (else doubt `errors_unseen`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Table(NamedTuple):
     `answered` is None, and `responses` not whole, where the table rounds; both are None where it tells no number of
     samples. `sent` is None if rounded. `codes` has the responses by class of their status, None where that is not
     known. `good` is the number of 2xx if the table tells it. `failed`, `timeouts` and the texts of `times` are as
-    printed, `read` is (bytes, text).
+    printed, `read` is (bytes, text). `errors_seen` is false if a line of errors may have been cut.
     """
 
     asked_s: float | None
@@ -138,6 +138,7 @@ class Table(NamedTuple):
     timeouts: str
     read: tuple[float, str]
     times: dict[str, str]
+    errors_seen: bool
 
     def rows(self, counted: bool, time_metric: str) -> Iterator[Measurement]:
         """Yield counts, rates and times; rates and duration unless a number of requests ended the run."""
@@ -157,10 +158,12 @@ class Table(NamedTuple):
             yield Measurement("duration", "value", self.seconds, "s", self.seconds_text)
         if codes is not None:
             bad = sum(codes.get(name, 0) for name in ("4xx", "5xx"))
-            yield Measurement("errors", "count", failed + bad + codes.get("1xx", 0), "1", None)
+            if self.errors_seen:
+                yield Measurement("errors", "count", failed + bad + codes.get("1xx", 0), "1", None)
             yield Measurement("errors_status", "count", bad, "1", None)
-        yield Measurement("errors_timeout", "count", _thousands(self.timeouts), "1", self.timeouts)
-        if self.timeouts == "0" or not self.is_rounded:
+        if self.errors_seen:
+            yield Measurement("errors_timeout", "count", _thousands(self.timeouts), "1", self.timeouts)
+        if self.errors_seen and (self.timeouts == "0" or not self.is_rounded):
             others = failed - _thousands(self.timeouts) + (codes or {}).get("1xx", 0)
             yield Measurement("errors_other", "count", others, "1", None)
         yield from self._statuses()
@@ -178,6 +181,9 @@ class Table(NamedTuple):
                 "non_2xx",
                 "autocannon's table has responses other than 2xx, and not their codes: errors are not known",
             )
+        if not self.errors_seen:
+            text = "the table ends where autocannon's line of errors would stand, and may be cut"
+            yield "errors_unseen", f"{text}: errors are not known, and a time after a lost request would be no latency"
         if self.is_rounded:
             yield "rounded_counts", f"autocannon's table rounds errors to thousands: {self.failed} errors"
 
@@ -208,6 +214,7 @@ def read_table(file: str, lines: Sequence[str]) -> Table:
     lines = lines[: next(later, None)]
     text = read_report("autocannon", lines[first:], PATTERNS, file, first + 1)
     rest = lines[text.line_numbers["total"] :]
+    is_last = not any(rest) and len(rest) < 2  # behind a whole last line, `rest` is one empty text
     if rest and re.fullmatch(r"\d+k?", rest[0]):
         raise text.error_at("total", "report is not complete: its line of errors is cut")
     seconds = float(text.text("duration"))
@@ -232,6 +239,7 @@ def read_table(file: str, lines: Sequence[str]) -> Table:
         timeouts=timeouts,
         read=(_size(text.text("read"))[0], text.text("read")),
         times=_times(text, lines) if _decimal(text, "rate_avg") else {},
+        errors_seen="errors" in text or not is_last or sent == str(answered),
     )
 
 

@@ -20,6 +20,7 @@ SHARED = {
     ("requests", "ok", "requests_per_s", "ok_per_s", "status_2xx"),
     ("duration", "requests_per_s", "ok_per_s", "bytes_per_s"),
 }
+SHARED_BY_ERRORS = {"errors", "errors_timeout", "errors_other"}
 SHARED |= {
     ("bytes_read", "bytes_per_s"),
     ("errors", "errors_timeout", "errors_other"),
@@ -51,7 +52,7 @@ def test_table_is_read_as_printed_on_either_stream() -> None:
     assert rows["latency", "p99.9"].value == 0.019 and rows["latency", "p90"].value == 0.005
     assert rows["bytes_read", "count"].value == 160_000 and rows["bytes_read", "count"].text == "160 kB"
     on_stderr = AUTOCANNON.parse(ToolOutput(b"", output.stdout))
-    assert on_stderr.measurements == parsed.measurements and [*dict(parsed.doubts)] == ["whole_ms"]
+    assert on_stderr.measurements == parsed.measurements and [*dict(parsed.doubts)] == ["whole_ms", "errors_unseen"]
 
 
 def test_rounded_number_of_responses_gives_rates_alone() -> None:
@@ -119,11 +120,26 @@ def test_changed_digit_is_refused_or_changes_just_its_number(name: str) -> None:
 def test_cut_table_is_refused_or_read_as_the_whole(name: str) -> None:
     output = printed(name)
     whole = values(AUTOCANNON.parse(output))
-    errors = output.stdout.rfind(b" read\n") + len(b" read")
     for end in range(len(output.stdout)):
         parsed = attempt("autocannon", ToolOutput(output.stdout[:end]))
-        is_whole_but_errors = end in (errors, errors + 1)
-        assert parsed is None or values(parsed) == whole or is_whole_but_errors, output.stdout[:end][-60:]
+        if parsed is not None and "errors_unseen" in dict(parsed.doubts):
+            expected = {key: value for key, value in whole.items() if key[0] not in SHARED_BY_ERRORS}
+            assert values(parsed) == expected, output.stdout[:end][-60:]
+        else:
+            assert parsed is None or values(parsed) == whole, output.stdout[:end][-60:]
+
+
+def test_errors_are_0_only_if_their_line_cannot_be_cut_off() -> None:
+    whole = printed("clean_text").stdout
+    for data in (whole + b"\n", whole + b"$ exit\n"):
+        parsed = AUTOCANNON.parse(ToolOutput(data))
+        assert values(parsed)["errors", "count"] == 0 and "errors_unseen" not in dict(parsed.doubts)
+    for name in ("clean_text", "fast_text", "mix404_text"):
+        parsed = AUTOCANNON.parse(printed(name))
+        assert not SHARED_BY_ERRORS & {metric for metric, _ in values(parsed)}
+        assert "errors_unseen" in dict(parsed.doubts)
+    every_request = AUTOCANNON.parse(changed("clean_text", ("906 requests", "901 requests")))
+    assert values(every_request)["errors", "count"] == 0 and "errors_unseen" not in dict(every_request.doubts)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,7 +193,7 @@ def test_tables_of_autocannon_and_texts_of_wrk_are_told_apart() -> None:
 
 
 def test_rates_of_both_forms_are_over_the_same_duration() -> None:
-    shared = {"requests", "ok", "requests_per_s", "ok_per_s", "duration", "bytes_read", "bytes_per_s", "errors"}
+    shared = {"requests", "ok", "requests_per_s", "ok_per_s", "duration", "bytes_read", "bytes_per_s"}
     text, report = (
         AUTOCANNON.parse(capture(FIXTURES / "autocannon" / f"9.0.0--{name}.json"))
         for name in ("clean_text", "clean_json")
