@@ -1,6 +1,7 @@
 """Ingestion: makes the five tables of a run from its raw files.
 
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
+- `text_marks`: marks of a whole text: of HTML and Markdown, doubled lines, a prefix of every line
 - `wrapping`: what reports lie in: compression, encodings, prefixes of lines
 - `report_files`: the reports in a file
 - `captured`: the files of one execution of a load generator

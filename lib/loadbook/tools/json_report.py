@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from loadbook.core.errors import ParseError
@@ -75,6 +76,12 @@ def _documents(text: str) -> Iterator[tuple[int, int, Any]]:
     while begin := _BEGIN.search(text, end):
         value, end = _decode(text, begin.start(), _STRICT)
         yield begin.start(), end, value
+
+
+def document_ends(text: str) -> list[int]:
+    """Return the ends of documents in JSON behind which another one begins on the same line."""
+    spans = [(start, end) for start, end, value in _documents(text) if value is not None]
+    return [end for (_, end), (start, _) in pairwise(spans) if text[end:start].strip(" \t") == ""]
 
 
 def _decode(text: str, start: int, decoder: json.JSONDecoder) -> tuple[Any, int]:

@@ -19,12 +19,15 @@ from loadbook.tools.base import ToolOutput
 # EADDRNOTAVAIL as the C library and as httperf report it
 _NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C echoed by a terminal
+# GitLab's, which ends with a carriage return; what is before it on a line is not overwritten
+_SECTION = re.compile(r"(?:\x1b\[0K)?section_(?:start|end):\d+:[^\r\n]*\r(?:\x1b\[0K)?")
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def clean_lines(data: bytes) -> list[str]:
     """Return the lines of an output without carriage returns, terminal escape sequences and trailing blanks."""
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    text = _SECTION.sub("", text) if "section_" in text else text
     cleaned = (_TERMINAL.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]) for line in text.split("\n"))
     return [line.rstrip() for line in cleaned]
 
