@@ -30,12 +30,14 @@ STEP_S = 0.0001  # unit of the last digit of hey's times
 _SECONDS = r"(?P<{}>\d+\.\d{{4}}| NaN) secs"
 _LINES = (
     LinePattern("head", "Summary:", r"Summary:"),
-    LinePattern("total", "  Total:	2.0121 secs", r"  Total:\t", _SECONDS.format("total")),
-    LinePattern("slowest", "  Slowest:	0.0230 secs", r"  Slowest:\t", _SECONDS.format("max")),
-    LinePattern("fastest", "  Fastest:	0.0102 secs", r"  Fastest:\t", _SECONDS.format("min")),
-    LinePattern("average", "  Average:	0.0112 secs", r"  Average:\t", _SECONDS.format("mean")),
-    LinePattern("rate", "  Requests/sec:	444.3131", r"  Requests/sec:\t", r"(?P<rate>\d+\.\d{4})"),
-    LinePattern("data", "  Total data:	10728 bytes", r"  Total data:\t", r"(?P<bytes>\d+) bytes", optional=True),
+    LinePattern("total", "  Total:	2.0121 secs", r"  Total:(?:\t| +)", _SECONDS.format("total")),
+    LinePattern("slowest", "  Slowest:	0.0230 secs", r"  Slowest:(?:\t| +)", _SECONDS.format("max")),
+    LinePattern("fastest", "  Fastest:	0.0102 secs", r"  Fastest:(?:\t| +)", _SECONDS.format("min")),
+    LinePattern("average", "  Average:	0.0112 secs", r"  Average:(?:\t| +)", _SECONDS.format("mean")),
+    LinePattern("rate", "  Requests/sec:	444.3131", r"  Requests/sec:(?:\t| +)", r"(?P<rate>\d+\.\d{4})"),
+    LinePattern(
+        "data", "  Total data:	10728 bytes", r"  Total data:(?:\t| +)", r"(?P<bytes>\d+) bytes", optional=True
+    ),
     LinePattern("histogram", "Response time histogram:", r"Response time histogram:"),
     LinePattern("latencies", "Latency distribution:", r"Latency distribution:"),
     LinePattern("details", "Details (average, fastest, slowest):", r"Details \(average, fastest, slowest\):"),
@@ -44,9 +46,9 @@ _LINES = (
 )
 # beginning and whole of a row of each table
 _PERCENTILE = re.compile(r"  \d+%"), re.compile(r"  (\d+)%%? in (\d+\.\d{4}) secs")
-_STATUS = re.compile(r"  \["), re.compile(r"  \[([1-5]\d\d)\]\t(\d+) responses")
-_FAILURE = re.compile(r"  \["), re.compile(r"  \[(\d+)\]\t(.+)")
-_ROWS = dict.fromkeys((r"\d+%%? in .*", r"\[\d+\]\t.*"), "  ")
+_STATUS = re.compile(r"  \["), re.compile(r"  \[([1-5]\d\d)\](?:\t| +)(\d+) responses")
+_FAILURE = re.compile(r"  \["), re.compile(r"  \[(\d+)\](?:\t| +)(.+)")
+_ROWS = dict.fromkeys((r"\d+%%? in .*", r"\[\d+\](?:\t| +).*"), "  ")
 _PERCENTS = (10, 25, 50, 75, 90, 95, 99)
 
 

@@ -154,7 +154,7 @@ class TextReport:
 def restore_indentation(
     text: Sequence[str], patterns: Sequence[LinePattern], rows: Mapping[str, str] | None = None
 ) -> Sequence[str]:
-    """Return a report's lines with the blanks before them, which Markdown, wikis and chats drop from all lines.
+    """Return a report's lines with the blanks before them, which Markdown, wikis and chats drop, or make one.
 
     The first indented pattern tells whether they were dropped: of those that are not optional, if there is one. `rows`
     maps regular expressions of the rows of its tables, without blanks, to the blanks before them.
@@ -164,8 +164,11 @@ def restore_indentation(
     sign_blanks, sign = next((form for form in indented if not form[1].optional), indented[0])
     if any(sign.start_regex.match(line) for line in text):
         return text
+    original = text
     if not any(sign.start_regex.match(sign_blanks + line) for line in text):
-        return text
+        text = [line.removeprefix(" ") for line in text]  # several blanks may have become one
+    if not any(sign.start_regex.match(sign_blanks + line) for line in text):
+        return original
     forms = [(blanks, pattern.line_regex) for blanks, pattern in indented]
     forms += [(blanks, re.compile(blanks + row)) for row, blanks in (rows or {}).items()]
     cut_forms = [(blanks, pattern.start_regex) for blanks, pattern in indented]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,3 +92,15 @@ def test_lines_that_look_like_rows_stay_other_lines_if_the_indentation_is_there(
 
 def test_calibration_line_matches_its_example() -> None:
     assert wrk2.CALIBRATION.line_regex.fullmatch(wrk2.CALIBRATION.example)
+
+
+@pytest.mark.parametrize("way", [lambda text: text.expandtabs(), lambda text: re.sub(r"[ \t]+", " ", text)])
+@pytest.mark.parametrize(
+    "path", ["hey/0.1.5--clean_text", "hey/0.1.5--mix500_text", "oha/1.16.0--clean_text", "wrk/4.1.0--tls"]
+)
+def test_expanded_tabs_and_blanks_made_one_change_no_number(path: str, way: Callable[[str], str]) -> None:
+    tool, captured = path.partition("/")[0], capture(FIXTURES / f"{path}.json")
+    whole = base.load_tool(tool).parse(captured)
+    changed = attempt(tool, replace(captured, stdout=way(captured.stdout.decode()).encode()))
+    is_refused = tool == "oha" and " " * 2 not in way("\t")  # its columns are known by their blanks
+    assert changed is None if is_refused else changed == whole
