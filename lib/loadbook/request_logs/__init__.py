@@ -1,4 +1,4 @@
-"""Readers of per-request logs (JMeter's JTL, vegeta, k6, h2load, ab), and their summaries and parquet files.
+"""Readers of per-request logs (JMeter's JTL, vegeta, k6, Gatling, h2load, ab), and their summaries and parquet files.
 
 - `stream`: batches of rows with the same columns for every tool, and the splitting of a stream into whole records
 - `jtl_rows`: columns and time stamps of JMeter's result files (JTL); requests, transactions, sub-results, outcomes
@@ -7,6 +7,7 @@
 - `k6_points`: reader of k6's points of metrics, CSV or JSON lines
 - `vegeta_rows`: reader of vegeta's results, CSV or JSON lines
 - `vegeta_gob`: reader of the binary results that `vegeta attack` leaves
+- `gatling_rows`, `gatling_log`: readers of Gatling's simulation.log, as text and as binary file
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers
 - `read`: reads a log of any tool as a stream into a summary and, if requested, a parquet file
 """

@@ -20,7 +20,7 @@ from pyarrow import csv
 from loadbook.core.compressed import BROKEN, open_plain
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.go_programs import GOB_RESULT
-from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_gob, vegeta_rows
+from loadbook.request_logs import gatling_log, gatling_rows, jtl_csv, jtl_xml, k6_points, vegeta_gob, vegeta_rows
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
@@ -283,11 +283,14 @@ def read_batches(
             yield from (vegeta_gob.read_gob if is_gob else vegeta_rows.read_vegeta)(stream, name, properties)
         elif tool == k6_points.TOOL:
             yield from k6_points.read_k6(stream, name)
+        elif tool == gatling_rows.TOOL:
+            is_binary = stream.peek(1).startswith(b"\0")
+            yield from (gatling_log.read_binary if is_binary else gatling_rows.read_text)(stream, name)
         elif tool in LINE_LOGS:
             yield from LINE_LOGS[tool].read(stream, name)
         else:
             raise ToolError(
-                f"tool {tool} writes no per-request log that is read", "jmeter, vegeta, k6, h2load and ab do"
+                f"tool {tool} writes no per-request log that is read", "jmeter, vegeta, k6, gatling, h2load and ab do"
             )
 
 
@@ -307,7 +310,7 @@ def summarise(
     ----------
     source : the file, or its bytes.
     tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` (CSV, JSON lines or gob, likewise), `k6` (CSV or
-        JSON lines), `h2load` (--log-file) or `ab` (-g).
+        JSON lines), `gatling` (simulation.log, text or binary), `h2load` (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known. A CSV without a header
         is then read only if its rows have the default columns of JMeter 2.x, 3.x, or 4 and 5. For vegeta:

@@ -1,5 +1,11 @@
-"""Gatling 3: its printed summary, or the JSON of its report, is read; loadbook does not run it.
+"""Gatling 3: its log of requests, its printed summary, or the JSON of its report is read; loadbook does not run it.
 
+- **The log** (`simulation.log`: text of 3.4 to 3.12, binary of 3.13 to 3.15) gives all that follows exactly, to 1 ms.
+  `requests` are answers, `ok` those that passed their checks; a KO request whose message is that of a check was
+  answered, `errors_status` if its status failed with 400 or above. One with an exception or a timeout was not.
+  `latency` is that of answers, `duration` from the first start to the last end. Groups, and requests that could not be
+  built, are no attempts. A cut last record is `torn`. If a message does not tell which, the doubt is `failed_unknown`.
+- Of a summary or JSON, the rest holds.
 - The JSON (`js/global_stats.json` or `js/stats.json`; 3.14.9 writes none) gives no percentiles, as it does not name
   them; `gatling.conf` can change them.
 - A request is KO if it had no response or if a check failed, by default that of its status: with KO requests there
@@ -17,10 +23,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loadbook.tools import base, line_patterns
+from loadbook.tools import base, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Summary
+
+WHOLE_MS = "Gatling has whole milliseconds only, too coarse for times this short"
+# the beginning of a log: as text, or as binary file, with the version
+_LOG = re.compile(rb"RUN\t[^\t\n]*\t[^\t\n]*\t\d{13}\t|ASSERTION\t\S+\r?\n|\0\0\0\0[\x05-\x20]\d+\.\d")
 
 MIN_RATE_S, MIN_SURE_S = 20.0, 200.0  # a second too much is 5 % and 0.5 % of these
 SUMMARY = "---- Global Information ---"
@@ -68,14 +83,39 @@ class Gatling(base.ImportedTool):
 
     name = "gatling"
     binary = "gatling"
+    streamed_inputs = ("stdout", "files")
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one run: from its summary in stdout, or from the report's JSON (stdout, or a file)."""
+        """Return the rows of one run: from its log, else its summary in stdout, or the report's JSON."""
+        sources: dict[str, bytes | Path] = {**output.files, **output.paths}
+        sources.setdefault("stdout", output.stdout)
+        logs = [name for name, data in sources.items() if _LOG.match(base.head_of(data))]
+        if logs:
+            return _parse_log(logs[0], sources[logs[0]], output)
         report = _Report(output)
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
 
 
 TOOL = Gatling()
+
+
+def _parse_log(file: str, data: bytes | Path, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a run whose single requests are known."""
+    from loadbook.request_logs.read import summarise
+
+    figures = summarise(data, "gatling", file=file)
+    return request_rows.log_report(figures, "latency", None, [*_log_doubts(file, figures, output)], ("torn",))
+
+
+def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about the numbers of a log, as (name, sentence)."""
+    for name, text in request_rows.damage_doubts(file, figures):
+        yield ("failed_unknown" if name == "unclear" else name), text
+    latency = figures.total().latency
+    if latency.count and latency.mean_s() < base.COARSE_S:
+        yield "whole_ms", WHOLE_MS
+    if output.exit_code:
+        yield "exit_code", f"gatling ended with exit code {output.exit_code}"
 
 
 class _Report(JsonReport):
@@ -124,7 +164,7 @@ class _Report(JsonReport):
                 text = "the JSON does not name its percentiles, which gatling.conf can change: left out"
                 yield "percentiles_unnamed", f"{text}; the summary that Gatling prints names them: keep it, too"
             if figures.times_ms["mean"] / 1000 < base.COARSE_S:
-                yield "whole_ms", "Gatling has whole milliseconds only, too coarse for times this short"
+                yield "whole_ms", WHOLE_MS
         if 0 < figures.seconds < MIN_SURE_S:
             text = f"Gatling divides by whole seconds, rounded up, here {figures.seconds:g}"
             lost = figures.seconds < MIN_RATE_S

@@ -136,11 +136,12 @@ def timed_load_doubts(
 
 
 def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
-    """Yield (name, sentence) of a doubt for each kind of damage in a log; the sentence has the line of the first."""
+    """Yield (name, sentence) of a doubt for each kind of damage in a log; the sentence has the line of the first, if it has one."""
     for name, count in figures.damage_counts.items():
         first = next(damage for damage in figures.damage if damage.name == name)
         more = f" (the first of {count})" if count > 1 else ""
-        yield name, f"{file}:{first.line}: {first.message}{more}"
+        place = f"{file}:{first.line}" if first.line else file
+        yield name, f"{place}: {first.message}{more}"
 
 
 def log_report(
