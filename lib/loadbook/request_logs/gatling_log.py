@@ -5,7 +5,7 @@ Numbers are big-endian. A record begins with the byte of its kind: 0 the run, fi
 Java's coder: 0 for Latin-1, 1 for UTF-16 in the byte order of the machine, here little-endian; an empty text has no
 coder. A cached text is its number, from 1 on in order, and the text; where it comes again, its number negated alone.
 
-So almost all records have sizes that a few bytes tell. A loop finds where records begin; those with a new text are
+So almost all records have sizes that a few bytes tell. A pattern finds where they begin; those with a new text are
 written anew without it. Then all requests of a block are decoded together.
 
 Sources: `LogFileDataWriter.scala`, `LogFileReader.scala`, `RecordHeader.scala` and `StringInternals.java` of
@@ -33,6 +33,13 @@ HEAD_BYTES = 1 << 20  # the record of the run, with its scenarios and assertions
 MAX_TEXT_BYTES = 1 << 16  # Gatling's own buffer has 8192
 MAX_GROUPS = 100  # one within another
 PADDING = bytes(32)  # after the records, so that the last one is read like others
+# records with no new text, by up to seven groups; others are read one by one
+_TEXT = rb"[\x80-\xff]..."
+_PATHS = rb"|".join(rb"\x%02x(?:%b){%d}" % (count, _TEXT, count) for count in range(8))
+_RECORD = rb"\x01\0\0\0(?:%b)%b.{9}%b|\x02.{9}|\x03\0\0\0(?:%b).{13}|\x04%b.{4}" % (
+    _PATHS, _TEXT, _TEXT, _PATHS.partition(b"|")[2], _TEXT
+)  # fmt: skip
+_KNOWN_RECORD, _KNOWN_RECORDS = re.compile(_RECORD, re.DOTALL), re.compile(rb"(?:%b)*+" % _RECORD, re.DOTALL)
 CODERS = ("latin-1", "utf-16-le")
 
 
@@ -139,7 +146,7 @@ class _Log:
         size = len(data)
         begins, places, end, problem = self._find_records(data)
         remainder = data[end:size]
-        block = _Records(data, np.array(places, np.int64))
+        block = _Records(data, places)
         rows = self._check(block, begins)
         if problem:
             raise _refusal(self.file, self.offset + end, problem)
@@ -147,53 +154,36 @@ class _Log:
         self.offset += end
         return batch, remainder
 
-    def _find_records(self, data: bytearray) -> tuple[list[int], list[int], int, str]:
+    def _find_records(self, data: bytearray) -> tuple[Ints, Ints, int, str]:
         """Return where records begin, where they are to be read, the end of the last one, and what is wrong there.
 
         Records with new texts are appended to `data` with the numbers of these alone.
         """
         size, at, problem = len(data), 0, ""
-        begins: list[int] = []
-        add = begins.append
+        parts: list[Ints] = []
+        count = 0
         moved: list[tuple[int, bytes]] = []
-        data += PADDING
         while at < size:
-            kind = data[at]
-            if kind == REQUEST:
-                count = data[at + 4]
-                if not count and data[at + 5] > 127 and data[at + 18] > 127:
-                    after = at + 22
-                elif (
-                    0 < count < MAX_GROUPS
-                    and min(data[at + 5 : at + 9 + 4 * count : 4]) > 127
-                    and (at + 22 + 4 * count <= size and data[at + 18 + 4 * count] > 127)
-                ):
-                    after = at + 22 + 4 * count
-                else:
-                    after = 0
-            elif kind == USER:
-                after = at + 10
-            elif kind == GROUP:
-                count = data[at + 4]
-                is_known = 0 < count < MAX_GROUPS and min(data[at + 5 : at + 5 + 4 * count : 4]) > 127
-                after = at + 18 + 4 * count if is_known else 0
-            else:
-                after = at + 9 if kind == ERROR and data[at + 1] > 127 else 0
-            if not after:
-                cursor = _Cursor(data, at, size)
-                try:
-                    record = self._without_texts(cursor)
-                except _CutError:
-                    break
-                except _BadRecordError as error:
-                    problem = str(error)
-                    break
-                moved.append((len(begins), record))
-                after = cursor.at
-            if after > size:
+            match = _KNOWN_RECORDS.match(data, at, size)
+            if match and match.end() > at:
+                sizes = np.fromiter(map(len, _KNOWN_RECORD.findall(data, at, match.end())), np.int64)
+                parts.append(at + np.cumsum(sizes) - sizes)
+                count += len(sizes)
+                at = match.end()
+                continue
+            cursor = _Cursor(data, at, size)
+            try:
+                record = self._without_texts(cursor)
+            except _CutError:
                 break
-            add(at)
-            at = after
+            except _BadRecordError as error:
+                problem = str(error)
+                break
+            moved.append((count, record))
+            parts.append(np.array([at]))
+            count += 1
+            at = cursor.at
+        begins = np.concatenate([np.zeros(0, np.int64), *parts])
         places = begins.copy() if moved else begins
         for row, record in moved:
             places[row] = len(data)
@@ -205,6 +195,8 @@ class _Log:
         """Return a record with the negated numbers of its texts alone; its texts are added to the cache."""
         new: list[str] = []
         kind = cursor.take(1)
+        if kind[0] == USER:
+            return kind + cursor.take(9)
         if kind[0] not in (REQUEST, GROUP, ERROR):
             raise _BadRecordError(f"a record of the unknown kind {kind[0]}")
         parts = [kind]
@@ -237,7 +229,7 @@ class _Log:
             raise _BadRecordError(f"text {-number} was not there before")
         return number.to_bytes(4, "big", signed=True)
 
-    def _check(self, block: _Records, begins: list[int]) -> Ints:
+    def _check(self, block: _Records, begins: Ints) -> Ints:
         """Return the rows of requests; ParseError for the first record whose numbers are impossible."""
         kind = block.kinds()
         rows = np.flatnonzero(kind == REQUEST)

@@ -1,6 +1,6 @@
-"""Rows of Gatling's simulation.log: the outcome of each request, and the reader of the text that versions 3.4-3.12 write.
+"""Rows of Gatling's simulation.log: outcomes of requests, and the reader of the text that versions 3.4 to 3.12 write.
 
-The text has one record a line, tab-separated: ASSERTION lines, one RUN (class, name, start in ms, description, version),
+The text has one tab-separated record a line: ASSERTION lines, one RUN (class, name, start in ms, description, version),
 then USER, REQUEST (groups with commas, name, start, end, OK or KO, message), GROUP and ERROR. Versions up to 3.3 have
 a column more. An ERROR is a request that was never built; groups sum up requests. Neither is an attempt.
 

@@ -136,7 +136,7 @@ def timed_load_doubts(
 
 
 def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
-    """Yield (name, sentence) of a doubt for each kind of damage in a log; the sentence has the line of the first, if it has one."""
+    """Yield (name, sentence) of a doubt for each kind of damage in a log, with the line of the first, if any."""
     for name, count in figures.damage_counts.items():
         first = next(damage for damage in figures.damage if damage.name == name)
         more = f" (the first of {count})" if count > 1 else ""
