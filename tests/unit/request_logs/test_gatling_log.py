@@ -115,7 +115,7 @@ def test_binary_log_gives_the_rows_of_the_same_requests_in_text(requests: list[R
         by_blocks = read(data)
     whole = figures(read(data))
     assert whole == from_text
-    assert figures(by_blocks)[:3] == whole[:3]  # type: ignore[index]
+    assert figures(by_blocks)[:3] == whole[:3]
 
 
 def test_outcomes_and_times_are_those_of_the_requests() -> None:
