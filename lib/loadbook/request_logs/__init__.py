@@ -7,7 +7,8 @@
 - `k6_points`: reader of k6's points of metrics, CSV or JSON lines
 - `vegeta_rows`: reader of vegeta's results, CSV or JSON lines
 - `vegeta_gob`: reader of the binary results that `vegeta attack` leaves
-- `gatling_rows`, `gatling_log`: readers of Gatling's simulation.log, as text and as binary file
+- `gatling_rows`: outcomes of Gatling's requests, and reader of its simulation.log as text
+- `gatling_log`: reader of Gatling's simulation.log as binary file
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers
 - `read`: reads a log of any tool as a stream into a summary and, if requested, a parquet file
 """
