@@ -3,10 +3,11 @@
 Usage: .venv/bin/python benchmarks/request_logs.py [jtl|vegeta|k6] [rows, default 5000000] [repeats, default 5] [folder]
        .venv/bin/python benchmarks/request_logs.py memory [FORMAT] ROWS [folder]      loadbook alone, once
 
-Every reader runs in a separate process, in turn; medians of the times, imports included, are printed. loadbook reads
-and checks every row, writes parquet and summarises exactly by label; the libraries only summarise (count, error share,
-mean, p50, p90, p99). They are installed by `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. A file repeats
-recorded rows with shifted times (and sequence numbers); it is written to the folder and removed afterwards.
+Every reader runs in a separate process, in turn; medians of wall-clock and CPU time, imports included, are printed.
+loadbook reads and checks every row, writes parquet and summarises exactly by label; the libraries only summarise
+(count, error share, mean, p50, p90, p99; pyarrow has approximate quantiles). They are installed by
+`pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. A file repeats recorded rows with shifted times (and
+sequence numbers); it is written to the folder and removed afterwards.
 """
 
 from __future__ import annotations
@@ -157,18 +158,31 @@ def polars(path: Path) -> dict[str, list[float]]:
 
 
 def pyarrow(path: Path) -> dict[str, list[float]]:
-    """Summarise a JTL by pyarrow; its quantiles by group are approximate (t-digest)."""
+    """Summarise by pyarrow, only the columns needed; its quantiles by group are approximate (t-digest)."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv
 
-    only = csv.ConvertOptions(include_columns=["label", "elapsed", "success"])
-    table = csv.read_csv(path, convert_options=only)
+    form = FORMATS[path.suffix[1:]]
+    column = next(name for name in ("success", "code", "status") if name in form.failed)
+    texts = dict.fromkeys((form.label, "metric_name"), pa.dictionary(pa.int32(), pa.string()))
+    wanted = [form.label, form.time, column, *["metric_name"] * (form.rows != "true")]
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(column_names=[*form.columns, "rest"] if form.columns else None),
+        convert_options=csv.ConvertOptions(include_columns=wanted, column_types=texts),
+    ).unify_dictionaries()
+    if form.rows != "true":
+        table = table.filter(pc.equal(table["metric_name"].cast(pa.string()), form.rows.split("'")[1]))
+    codes = table[column]
+    ok = codes if column == "success" else pc.and_(pc.greater_equal(codes, 200), pc.less(codes, 400))
+    table = pa.table({"label": table[form.label], "time": table[form.time], "failed": pc.invert(ok)})
     digest = pc.TDigestOptions(q=list(QUANTILES))
     found = table.group_by("label").aggregate(
-        [("elapsed", "count"), ("success", "mean"), ("elapsed", "mean"), ("elapsed", "tdigest", digest)]
+        [("time", "count"), ("failed", "mean"), ("time", "mean"), ("time", "tdigest", digest)]
     )
     return {
-        row["label"]: [row["elapsed_count"], 1 - row["success_mean"], row["elapsed_mean"], *row["elapsed_tdigest"]]
+        row["label"]: [row["time_count"], row["failed_mean"], row["time_mean"], *row["time_tdigest"]]
         for row in found.to_pylist()
     }
 
@@ -194,13 +208,21 @@ READERS: dict[str, Callable[[Path], dict[str, list[float]]]] = {
 
 def found(name: str, form: str) -> bool:
     """Return whether a reader is installed and reads this format."""
-    if name in ("jmeter", "pyarrow") and form != "jtl":
+    if name == "jmeter" and form != "jtl":
         return False
     return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(name) is not None
 
 
-def measure(name: str, path: Path) -> tuple[float, float, dict[str, list[float]]]:
-    """Return (wall-clock seconds, peak memory in MB, statistics by label) of one execution."""
+class Cost(NamedTuple):
+    """Wall-clock seconds, CPU seconds and peak memory in MB of one execution."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+def measure(name: str, path: Path) -> tuple[Cost, dict[str, list[float]]]:
+    """Return (cost, statistics by label) of one execution."""
     started = time.perf_counter()
     child = subprocess.Popen([sys.executable, __file__, "read", name, str(path)], stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -208,31 +230,33 @@ def measure(name: str, path: Path) -> tuple[float, float, dict[str, list[float]]
     _, status, usage = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"{name} failed on {path}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1024, json.loads(told)
+    wall_s = time.perf_counter() - started
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), json.loads(told)
 
 
 def compare(rows: int, repeats: int, path: Path) -> None:
     """Time every reader in turn, check that counts, errors and means agree, and print medians."""
     names = [name for name in READERS if found(name, path.suffix[1:])]
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    taken: dict[str, list[Cost]] = {name: [] for name in names}
     for repeat in range(repeats):
         figures = {}
         for name in names:
-            wall_s, peak_mb, figures[name] = measure(name, path)
-            taken[name].append((wall_s, peak_mb))
-            print(f"{repeat + 1}/{repeats} {name} {wall_s:.2f} s", file=sys.stderr)
+            cost, figures[name] = measure(name, path)
+            taken[name].append(cost)
+            print(f"{repeat + 1}/{repeats} {name} {cost.wall_s:.2f} s", file=sys.stderr)
         for label, (n, errors, mean, *_) in figures["loadbook"].items():
             for name in names:
                 theirs = figures[name][label if len(figures[name]) > 1 else next(iter(figures[name]))]
                 # milliseconds of k6 and JMeter, nanoseconds of vegeta
                 unit = 1e-6 if path.suffix == ".vegeta" and name != "loadbook" else 1
                 assert np.allclose([*theirs[:2], theirs[2] * unit], [n, errors, mean], rtol=1e-3), (name, label)
-    ours = statistics.median(wall_s for wall_s, _ in taken["loadbook"])
+    medians = {name: [*map(statistics.median, zip(*costs, strict=True))] for name, costs in taken.items()}
+    our_wall_s, our_cpu_s, _ = medians["loadbook"]
     print(f"{rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB, medians of {repeats}")
-    for name in names:
-        median = statistics.median(wall_s for wall_s, _ in taken[name])
-        peak = max(peak_mb for _, peak_mb in taken[name])
-        print(f"{name:10} {median:7.2f} s   peak {peak:6.0f} MB   loadbook takes {ours / median:.2f} of it")
+    for name, (wall_s, cpu_s, _) in medians.items():
+        peak_mb = max(cost.peak_mb for cost in taken[name])
+        shares = f"loadbook takes {our_wall_s / wall_s:.2f} of the wall time, {our_cpu_s / cpu_s:.2f} of the CPU time"
+        print(f"{name:10} {wall_s:7.2f} s   CPU {cpu_s:7.2f} s   peak {peak_mb:6.0f} MB   {shares}")
     print("not here:", ", ".join(sorted(READERS.keys() - names)) or "none")
 
 
@@ -253,8 +277,8 @@ def main(*words: str) -> None:
         # in a process of its own, since the peak memory of a child is at least that of its parent
         subprocess.run([sys.executable, __file__, "write", form, str(path), str(rows)], check=True)
         if alone:
-            wall_s, peak_mb, _ = measure("loadbook", path)
-            print(f"{rows:,} rows, {path.stat().st_size / 1e9:.2f} GB: {wall_s:.1f} s, peak {peak_mb:.0f} MB")
+            cost, _ = measure("loadbook", path)
+            print(f"{rows:,} rows, {path.stat().st_size / 1e9:.2f} GB: {cost.wall_s:.1f} s, peak {cost.peak_mb:.0f} MB")
         else:
             compare(rows, int(numbers[1]) if len(numbers) > 1 else 5, path)
 

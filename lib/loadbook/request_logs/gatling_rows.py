@@ -7,7 +7,7 @@ a column more. An ERROR is a request that was never built; groups sum up request
 - OK is an answer that passed its checks. KO is an answer if its message is that of a check: `<check>, found <value>`,
   and a bad status if the check is that of the status (400 and above). No other status is in the log.
 - KO with an exception or `Request timeout` had no response. With other messages, such as those that a simulation makes
-  up, this is not known: damage "unclear", counted as without a response.
+  up, this is not known: damage "failed_unknown", counted as without a response.
 - An end of -2^63 marks a message that no request asked for (WebSocket, SSE): it is left out.
 
 Sources: `LogFileDataWriter.scala`, `LogFileReader.scala`, `Check.scala` and `Validator.scala` of gatling/gatling, and
@@ -100,7 +100,7 @@ class Outcomes:
         if unclear.any():
             first = self.messages[int(message[np.argmax(unclear)])][:60]
             text = f"of {np.count_nonzero(unclear)} failed requests it is not known whether they had a response"
-            damage = [Damage("unclear", 0, f"{text}; the message of the first is {first!r}")]
+            damage = [Damage("failed_unknown", 0, f"{text}; the message of the first is {first!r}")]
         return RequestBatch(
             labels, label, end_ms - start_ms, code, answered, np.zeros(size, np.int16),
             np.full(size, LogRowKind.REQUEST, np.uint8), TICK_US, start_us=start_ms * 1000, timed=answered,

@@ -117,7 +117,7 @@ def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterat
         return
     width = int(ticks.max()) + 1
     if groups * width > MAX_DENSE_CELLS:
-        for g in np.unique(group).tolist():
+        for g in np.flatnonzero(np.bincount(group)).tolist():
             values, counts = np.unique(ticks[group == g], return_counts=True)
             yield g, values, counts.astype(np.int64)
         return
@@ -349,13 +349,21 @@ class Summary:
             self._extend_span(int(batch.start_us.min()), int(ends_us.max()))
         seconds = ends_us // 1_000_000
         first = int(seconds.min())
-        many = np.ones(len(batch), np.int64) if batch.samples is None else batch.samples
-        ok = (batch.outcome == 0) * many if batch.failed is None else many - batch.failed
-        errors = np.where(batch.outcome == OUTCOME_CODES["unknown"], 0, many - ok)
-        columns = (batch.answered * many, ok, errors)
-        counts = np.stack([np.bincount(seconds - first, column) for column in columns], axis=1).astype(np.int64)
-        for offset in np.unique(seconds - first).tolist():
-            self.seconds[first + offset] = self.seconds.get(first + offset, 0) + counts[offset]
+        seconds -= first
+        all_ends = np.bincount(seconds)
+        if batch.samples is None or batch.failed is None:
+
+            def count(rows: NDArray[np.bool_]) -> Ints:  # few, of a good load
+                return np.bincount(seconds[rows], minlength=len(all_ends))
+
+            ok = all_ends - count(batch.outcome != OUTCOME_CODES["ok"])
+            errors = all_ends - ok - count(batch.outcome == OUTCOME_CODES["unknown"])
+            counts = np.stack([all_ends - count(~batch.answered), ok, errors], axis=1)
+        else:
+            columns = (batch.answered * batch.samples, batch.samples - batch.failed, batch.failed)
+            counts = np.stack([np.bincount(seconds, column) for column in columns], axis=1).astype(np.int64)
+        for second in np.flatnonzero(all_ends).tolist():
+            self.seconds[first + second] = self.seconds.get(first + second, 0) + counts[second]
 
     def _extend_span(self, start_us: int | None, end_us: int | None) -> None:
         starts = [t for t in (self.first_start_us, start_us) if t is not None]

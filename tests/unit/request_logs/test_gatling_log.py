@@ -122,7 +122,7 @@ def test_outcomes_and_times_are_those_of_the_requests() -> None:
     summary = read(binary([Request(message=message, start=i) for i, message in enumerate(MESSAGES)]))
     total = summary.total()
     assert dict(total.outcomes) == {"ok": 1, "errors_status": 1, "errors_connect": 1, "errors_other": 2}
-    assert total.answered == 3 and summary.duration_s == 0.044 and summary.damage_counts == {"unclear": 1}
+    assert total.answered == 3 and summary.duration_s == 0.044 and summary.damage_counts == {"failed_unknown": 1}
 
 
 def test_cut_log_is_torn_or_has_only_whole_records() -> None:
