@@ -152,9 +152,11 @@ class Rows:
 
 def _csv_table(block: RecordBlock) -> pa.Table:
     """Return the columns in TYPES of a block of CSV; ArrowInvalid if it has a row that is none of vegeta's."""
-    first = block.data[: block.data.find(b"\n") + 1]
+    end = log_stream.record_ends(block.data)[0] if block.has_quotes else block.data.find(b"\n") + 1
+    first = block.data[:end]
     options = arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=len(first) + 1)
-    names = CSV_COLUMNS[: arrow_csv.read_csv(pa.py_buffer(first), options).num_columns]
+    in_quotes = arrow_csv.ParseOptions(newlines_in_values=True)
+    names = CSV_COLUMNS[: arrow_csv.read_csv(pa.py_buffer(first), options, in_quotes).num_columns]
     if len(names) < FEWEST_COLUMNS:
         raise pa.ArrowInvalid("too few columns")
     return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})

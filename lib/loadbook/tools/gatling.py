@@ -109,8 +109,7 @@ def _parse_log(file: str, data: bytes | Path, output: ToolOutput) -> ParsedRepor
 
 def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers of a log, as (name, sentence)."""
-    for name, text in request_rows.damage_doubts(file, figures):
-        yield name, text
+    yield from request_rows.damage_doubts(file, figures)
     latency = figures.total().latency
     if latency.count and latency.mean_s() < base.COARSE_S:
         yield "whole_ms", WHOLE_MS
