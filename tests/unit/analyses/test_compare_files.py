@@ -10,6 +10,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.analyses.compare_files.compute import FilesComparison, compare_sides
+from loadbook.analyses.compare_files.figure import RunsFigure
 from loadbook.analyses.compare_files.page import build_block, headline, to_json, write_page
 from loadbook.analyses.compare_files.sides import read_sides
 from loadbook.core.errors import DataError, UsageError
@@ -189,6 +190,7 @@ def test_page_text_markdown_and_json_tell_the_same_verdict(tmp_path: Path) -> No
     result = compare(PLAIN, ACCESS, margin=0.02)
     write_page(result, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
+    assert page.count("<figure>") == 1
     assert forbidden_content(page) == []
     sentence = headline(result, only(result))
     assert sentence in build_block(result).text and sentence in page
@@ -205,3 +207,19 @@ def test_command_prints_json_and_writes_the_page(
     code = exit_code(monkeypatch, "compare", PLAIN, ACCESS, "--margin", "0.02", "--json", "--html", str(page))
     assert code == 0 and page.is_file()
     assert json.loads(capsys.readouterr().out)["metric"] == "ok_per_s"
+
+
+def test_figure_shows_every_run_and_whether_the_ranges_overlap(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "before", BASE), write_runs(tmp_path / "after", SLOW)
+    (after / "run-99.txt").write_text(wrk_report(4900, failed=100_000))  # does not count
+    figure = RunsFigure(compare(before, after))
+    (panel,) = figure.draw().axes
+    crosses = [line for line in panel.lines if line.get_marker() == "x"]
+    assert len(panel.lines) == 20 + len(crosses) and len(panel.collections) == 2
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["before", "after"]
+    assert figure.caption == "The ranges of the two sides do not overlap."
+    numbers = figure.description[1].replace("\N{NO-BREAK SPACE}", " ")
+    assert numbers == "before: 10 runs from 4,996 /s to 5,004 /s; after: 10 runs from 4,746 /s to 4,754 /s."
+    again = write_runs(tmp_path / "again", [rate + 1 for rate in BASE])
+    assert RunsFigure(compare(before, again)).caption == "The ranges of the two sides overlap."
+    assert RunsFigure(compare(before, after, again)).caption == "The range of again overlaps that of the baseline."

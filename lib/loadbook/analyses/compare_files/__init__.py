@@ -2,5 +2,6 @@
 
 - `sides`: the outputs that each argument names, and which of their runs count
 - `compute`: the metric that decides, the verdicts, and what such files cannot tell
+- `figure`: the value of every run, side by side
 - `page`: the result as text, Markdown, JSON and an HTML page
 """

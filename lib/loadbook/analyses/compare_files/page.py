@@ -13,7 +13,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, and_more, format_percent, format_quantity, join_words
 from loadbook.report import html, palette
 from loadbook.report.blocks import Block, answer_box, lines_list, provenance_line, scope_nodes
-from loadbook.report.nodes import DASH, Column, Content, Heading, Table
+from loadbook.report.nodes import DASH, Column, Content, Heading, Picture, Table
 from loadbook.stats.phrases import terminal_verdict, verdict_parts
 from loadbook.stats.results import Verdict
 from loadbook.stats.text import comparison_texts, margin_text
@@ -48,8 +48,8 @@ def headline(result: FilesComparison, verdict: Verdict) -> str:
     return f"{name}:{change} {verdict.reason}."
 
 
-def build_block(result: FilesComparison) -> Block:
-    """Return the whole result as a block: verdicts, what was read, other metrics, errors, doubts, limits."""
+def build_block(result: FilesComparison, picture: Picture | None = None) -> Block:
+    """Return the whole result as a block: verdicts, picture, what was read, other metrics, errors, doubts, limits."""
     verdicts = [headline(result, verdict) for verdict in result.verdicts]
     key, margin = key_text(result.question.key), result.question.margin
     decided = f"Decided by {key}, {'margin ' + margin_text(margin) if margin else 'no margin was given'}."
@@ -57,6 +57,7 @@ def build_block(result: FilesComparison) -> Block:
     parts: list[Content] = [
         scope_nodes(question_text(result), decided),
         answer_box(verdicts[0], *verdicts[1:], kind=kinds.pop() if len(kinds) == 1 else ""),
+        picture,
         Heading("What was read", 2),
         files_table(result),
         *(part for side in result.sides[1:] for part in _metric_parts(result, side)),
@@ -188,5 +189,8 @@ def _comparison_json(result: FilesComparison, verdict: Verdict) -> dict[str, Any
 
 def write_page(result: FilesComparison, path: Path) -> None:
     """Write the result as an HTML page without scripts and links out."""
-    block = build_block(result).html.replace(palette.notebook_style(), "")
+    from loadbook.analyses.compare_files.figure import RunsFigure  # imports matplotlib
+
+    figure = RunsFigure(result)
+    block = build_block(result, Picture(figure) if figure.sides else None).html.replace(palette.notebook_style(), "")
     html.write_page(path, path.name, "block.html.j2", title=question_text(result), block=block)
