@@ -67,14 +67,14 @@ def build_block(result: FilesComparison, picture: Picture | None = None) -> Bloc
         ("What could be wrong", _shortened(result.doubts)),
         ("What these files cannot tell", result.limits),
     ):
-        parts += [Heading(title, 2), lines_list([f"{line}." for line in lines])] if lines else []
+        parts += [Heading(title, 2), lines_list([f"{line.rstrip('.')}." for line in lines])] if lines else []
     parts.append(provenance_line([("loadbook", version("loadbook")), ("test", _test_text(result))]))
     return Block(*parts)
 
 
 def _shortened(lines: tuple[str, ...]) -> list[str]:
     more = and_more(len(lines), MAX_LINES)
-    return [*(line.rstrip(".") for line in lines[:MAX_LINES]), *([more] if more else [])]
+    return [*lines[:MAX_LINES], *([more] if more else [])]
 
 
 def _test_text(result: FilesComparison) -> str:
