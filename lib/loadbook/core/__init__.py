@@ -4,6 +4,7 @@
 - `text`: removes control characters from texts; finds names similar to a mistyped one
 - `units`: converts texts to numbers in base units, and numbers and durations to texts
 - `errors`: exceptions with exit codes and hints
+- `bucketed_times`: percentiles, mean and deviation of several histograms together
 - `compressed`: reads files compressed by gzip or zstd
 - `csv_file`: reads CSV files that people made, with line numbers
 - `go_programs`: options, durations and error messages of programs written in Go

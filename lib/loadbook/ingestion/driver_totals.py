@@ -1,12 +1,14 @@
-"""Totals over all drivers of a trial: sums where a sum has a meaning, statistics of all single times, no averages."""
+"""Totals over all drivers of a trial: sums where a sum has a meaning, statistics of all times, no plain averages."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from loadbook.core.bucketed_times import joint_mean, joint_percentile, joint_sd
 from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.store.trial_record import TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport
@@ -20,8 +22,8 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
     """Return the rows of driver ``*``, the totals over all drivers; for a single driver its own values.
 
     Counts and rates (each over its driver's own duration) are summed; the duration is the longest one. Statistics of
-    times are computed from the times of the single requests of all drivers, and left out if a driver does not have
-    them. If a driver counts attempts, the others' requests count as such.
+    times are computed from the times of the single requests of all drivers, else by `joint_time` from those of the
+    drivers, and left out if they are not known. If a driver counts attempts, the others' requests count as such.
     """
     if len(reports) == 1:
         return list(reports[0].measurements)
@@ -38,9 +40,39 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
             totals.append(m._replace(value=max(values), text=None, step=None))
         elif m.unit in SUMMED_UNITS and m.metric not in NEVER_SUMMED:
             totals.append(m._replace(value=sum(values), text=None, step=None))
-        elif m.metric in times and (value := statistic_s(times[m.metric], m.statistic)) is not None:
-            totals.append(m._replace(value=value, text=None, step=None))
+        elif m.metric in times:
+            if (value := statistic_s(times[m.metric], m.statistic)) is not None:
+                totals.append(m._replace(value=value, text=None, step=None))
+        elif m.unit == "s" and (joint := joint_time(reports, m.metric, m.statistic)):
+            totals.append(m._replace(value=joint[0], text=None, step=joint[1]))
     return totals
+
+
+def joint_time(reports: Sequence[ParsedReport], metric: str, statistic: str) -> tuple[float, float | None] | None:
+    """Return a statistic (s) of the times of all drivers, and its step if known; None if it does not follow.
+
+    Minimum and maximum are those of the drivers. Percentiles are those of the merged histograms. Mean and sd follow
+    from the drivers' numbers of times, means and deviations.
+    """
+    own = [{m.statistic: m for m in report.measurements if m.metric == metric} for report in reports]
+    if statistic in ("min", "max"):
+        pick = min if statistic == "min" else max
+        found = pick((rows[statistic] for rows in own), key=lambda row: row.value)
+        return found.value, found.resolution
+    if not all(metric in report.bucketed for report in reports):
+        return None
+    parts = [report.bucketed[metric] for report in reports]
+    if statistic in ("mean", "sd") and all("mean" in rows for rows in own):
+        numbers, means = [part.number for part in parts], [rows["mean"].value for rows in own]
+        steps = [rows[statistic].resolution for rows in own]
+        known = [step for step in steps if step is not None]
+        step = max(known) if len(known) == len(steps) else None
+        if statistic == "mean":
+            return joint_mean(numbers, means), step
+        return joint_sd(numbers, means, [rows["sd"].value for rows in own]), step
+    if re.fullmatch(r"p\d+(\.\d+)?", statistic) and (joint := joint_percentile(parts, float(statistic[1:]))):
+        return joint.value, joint.step or None
+    return None
 
 
 def _requests_as_attempts(table: Mapping[tuple[str, str], Measurement]) -> dict[tuple[str, str], Measurement]:
@@ -57,9 +89,18 @@ def _requests_as_attempts(table: Mapping[tuple[str, str], Measurement]) -> dict[
 
 
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
-    """Return the time metrics without a total because a driver has no times of single requests."""
-    timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
-    return sorted(timed - set(merged_times(reports))) if len(reports) > 1 else []
+    """Return what has no total because a driver has neither its single times nor fine buckets of them.
+
+    It is a metric such as ``latency`` if no statistic of it has a total, else the statistics: ``latency p99``.
+    """
+    if len(reports) < 2:
+        return []
+    totals, merged = {(m.metric, m.statistic) for m in driver_totals(reports)}, merged_times(reports)
+    partly = {metric for metric, _ in totals}
+    names = dict.fromkeys((m.metric, m.statistic) for r in reports for m in r.measurements if m.unit == "s")
+    missing = [key for key in names if key not in totals and key[0] not in merged and key[0] != "duration"]
+    missing.sort(key=lambda key: key[0])
+    return list(dict.fromkeys(" ".join(key) if key[0] in partly else key[0] for key in missing))
 
 
 def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:

@@ -15,15 +15,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import loadbook.tools
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.compressed import open_plain
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload, matching_option
-
-if TYPE_CHECKING:
-    from loadbook.request_logs.summary import Summary
 
 # steps in which a tool tells a time, as shares of it: above the first doubtful, above the second left out
 COARSE_STEP, LARGEST_STEP = 0.05, 0.25
@@ -136,7 +134,8 @@ class ParsedReport:
     """Rows of one report, and its doubts: (name, message) of problems, such as fewer connections than requested.
 
     `times_us` maps a metric to a histogram (time in whole us -> count) where the time of every request is known.
-    Only such metrics can be merged over several drivers; percentiles cannot.
+    `bucketed` maps a metric to the number of its times, with their buckets if the tool prints them. Several drivers
+    have joint percentiles only of metrics in one of the two.
 
     `span` is (first start, last end) of the requests in epoch seconds by the driver's clock; None if the tool does not
     report it. The tool's process may have started seconds before its first request.
@@ -150,6 +149,7 @@ class ParsedReport:
     times_us: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     span: tuple[float, float] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+    bucketed: Mapping[str, BucketedTimes] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -236,17 +236,6 @@ class ImportedTool(Tool):
         """Raise ToolError."""
         problem = f"loadbook reads reports of {self.name}, but does not run it"
         raise ToolError(problem, f"tools that it runs: {', '.join(tool_names(workload.model))}")
-
-
-def per_second_samples(figures: Summary) -> Iterator[Sample]:
-    """Yield rates (requests, ok; 1/s) and errors by the clock second in which requests ended.
-
-    x counts seconds from the first one, which is 0; the first and the last are usually partial.
-    """
-    for second, answered, ok, errors in figures.per_second_counts():
-        yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
-        yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
-        yield Sample("ended", "errors", second, "s", errors, "1")
 
 
 def load_tool(name: str) -> Tool:

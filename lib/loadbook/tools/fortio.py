@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from loadbook.core.bucketed_times import Bucket, BucketedTimes
 from loadbook.core.errors import OtherProgram
 from loadbook.core.go_programs import duration_s
 from loadbook.tools import base, fortio_text, line_patterns
@@ -47,18 +48,10 @@ class Fortio(base.ImportedTool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: JSON on stdout (`-json -`) or in a file beside it, else the text."""
         report = _Report(output)
-        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), bucketed=report.bucketed())
 
 
 TOOL = Fortio()
-
-
-class _Bucket(NamedTuple):
-    """One bucket of a histogram: its limits in s, and its number of calls."""
-
-    start: float
-    end: float
-    calls: int
 
 
 class _Separated(NamedTuple):
@@ -111,6 +104,13 @@ class _Report(JsonReport):
         for percent, (value, width) in self.percentiles.items():
             if width <= base.LARGEST_STEP * value and not self._is_disproved(percent, value):
                 yield self._time_row(metric, f"p{percent:g}", value, texts.get(f"p{percent:g}"))
+
+    def bucketed(self) -> dict[str, BucketedTimes]:
+        """Return the buckets of the times of all calls, by their metric; fortio interpolates within them."""
+        if not self.answered:
+            return {}
+        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
+        return {metric: BucketedTimes(self.calls, tuple(self._buckets(self.times)))}
 
     def _time_row(self, metric: str, statistic: str, value: float, text: str | None) -> Measurement:
         return Measurement(metric, statistic, value, "s", text, fortio_text.step_s(statistic, text) if text else None)
@@ -174,25 +174,25 @@ class _Report(JsonReport):
         statistics |= {"max": high} if high > high_failed else {}
         return _Separated(statistics, self._answered_percentiles(self._buckets(errors)))
 
-    def _answered_percentiles(self, failed: Sequence[_Bucket]) -> dict[float, tuple[float, float]]:
+    def _answered_percentiles(self, failed: Sequence[Bucket]) -> dict[float, tuple[float, float]]:
         """Return the percentiles of calls with a response, interpolated as fortio does, and the widths of buckets."""
         buckets = self._buckets(self.times)
-        left = [bucket.calls for bucket in buckets]
+        left = [bucket.number for bucket in buckets]
         for lost in failed:
-            low, high = lost.start * (1 + self.slack), lost.end * (1 - self.slack)
-            place = next((at for at, bucket in enumerate(buckets) if bucket.start <= low and high <= bucket.end), None)
+            low, high = lost.low * (1 + self.slack), lost.high * (1 - self.slack)
+            place = next((at for at, bucket in enumerate(buckets) if bucket.low <= low and high <= bucket.high), None)
             if place is None:  # the limits of the two histograms are others
                 return {}
-            if left[place] < lost.calls:
+            if left[place] < lost.number:
                 raise self.refused("the failed calls are not among those of the histogram")
-            left[place] -= lost.calls
+            left[place] -= lost.number
         percentiles = {}
         for percent in self.percentiles:
             below, target = 0, percent / 100 * self.answered
             for bucket, count in zip(buckets, left, strict=True):
                 if count and below + count >= target:
-                    width = bucket.end - bucket.start
-                    percentiles[percent] = (bucket.start + (target - below) / count * width, width)
+                    width = bucket.high - bucket.low
+                    percentiles[percent] = (bucket.low + (target - below) / count * width, width)
                     break
                 below += count
         return percentiles
@@ -249,23 +249,23 @@ class _Report(JsonReport):
         In some versions the first bucket begins below the minimum, and so do percentiles: their width is infinite.
         """
         low, buckets = self.number(self.times, "Min") * (1 - self.slack), self._buckets(self.times)
-        if sum(count for _, _, count in buckets) != self.calls:
+        if sum(count for _, _, count, _ in buckets) != self.calls:
             raise self.refused(f"the histogram has not the {self.calls} calls of its count")
-        if any(count and end < low for _, end, count in buckets):
+        if any(count and end < low for _, end, count, _ in buckets):
             raise self.refused("the histogram has calls below the minimum")
         percentiles = {}
         for entry in self._list(self.times, "Percentiles"):
             value = self.number(entry, "Value")
             slack = self.slack * value
-            widths = [end - start for start, end, _ in buckets if start - slack <= value <= end + slack]
+            widths = [end - start for start, end, *_ in buckets if start - slack <= value <= end + slack]
             if not widths:
                 raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
             percentiles[self.number(entry, "Percentile")] = (value, min(widths) if value >= low else math.inf)
         return dict(sorted(percentiles.items()))
 
-    def _buckets(self, table: Mapping[str, Any]) -> list[_Bucket]:
+    def _buckets(self, table: Mapping[str, Any]) -> list[Bucket]:
         return [
-            _Bucket(self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
+            Bucket(self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
             for bucket in self._list(table, "Data")
         ]
 

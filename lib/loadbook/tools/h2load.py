@@ -37,6 +37,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
+from loadbook.tools.request_rows import per_second_samples
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Histogram, Summary
@@ -288,7 +289,7 @@ class H2load(base.Tool):
         check_report(report)
         figures, doubts = read_request_log(report, output), tuple(_doubts(report, output, lines))
         times = figures.total().latency if figures and answered_count(report) else None
-        samples = tuple(base.per_second_samples(figures)) if figures else ()
+        samples = tuple(per_second_samples(figures)) if figures else ()
         times_us = {"latency": times.times_us()} if times else {}
         return ParsedReport(tuple(_rows(report, times)), samples, doubts, times_us)
 

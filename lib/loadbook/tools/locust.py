@@ -150,12 +150,14 @@ def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     rows.append(Measurement("bytes_read", "count", received, "B", None))
     is_mixed = not failures.are_known or failures.unanswered
     has_times = requests > untimed and attempts
-    times = [*_report_times("attempt_time" if is_mixed else "latency", entries)] if has_times else []
+    metric, counts = "attempt_time" if is_mixed else "latency", _rounded_ms(entries)
+    times = [*_report_times(metric, entries, counts)] if has_times else []
+    bucketed = {metric: locust_text.rounded_times(counts)} if has_times else {}
     doubts = [*failures.doubts(requests), *load.doubts(requests)]
     if any(row.statistic == "mean" and row.value < base.COARSE_S for row in times):
         doubts.append(("whole_ms", "Locust has whole milliseconds only, too coarse for times this short"))
     doubts += _run_doubts(load.seconds, output)
-    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=load.span)
+    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=load.span, bucketed=bucketed)
 
 
 class _Failures(NamedTuple):
@@ -299,11 +301,16 @@ def _times(times_us: Mapping[int, int]) -> Iterator[Measurement]:
     yield from time_rows("latency", Histogram(values, counts))
 
 
-def _report_times(metric: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
-    """Yield the times of all names together: mean and extremes exact, percentiles (nearest rank) as Locust rounds."""
+def _rounded_ms(entries: Sequence[Mapping[str, Any]]) -> Counter[float]:
+    """Return the times of all names together: ms as Locust rounds them -> number."""
     counts: Counter[float] = Counter()
     for entry in entries:
         counts.update({float(ms): n for ms, n in entry["response_times"].items()})
+    return counts
+
+
+def _report_times(metric: str, entries: Sequence[Mapping[str, Any]], counts: Counter[float]) -> Iterator[Measurement]:
+    """Yield the times of all names together: mean and extremes exact, percentiles (nearest rank) as Locust rounds."""
     number, ranked = counts.total(), sorted(counts.items())
     yield Measurement(metric, "mean", sum(e["total_response_time"] for e in entries) / number / 1000, "s", None)
     for statistic, pick in (("min", min), ("max", max)):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from loadbook.core.bucketed_times import Bucket, BucketedTimes
 from loadbook.core.errors import ParseError
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ToolOutput
@@ -63,6 +64,20 @@ class Figures(NamedTuple):
 def rounded_step_ms(text: str) -> float:
     """Return the step in ms to which Locust rounds a percentile of this size: 1 below 100, 10 for ``"120"``."""
     return 10.0 ** max(0, min(len(text.partition(".")[0]) - 2, 3))
+
+
+def rounded_times(counts: Mapping[float, int]) -> BucketedTimes:
+    """Return the times that Locust rounds to those of `counts`, ms -> number, as its `StatsEntry._log_response_time`.
+
+    Those below 100 ms are rounded to whole ones, those below 1 s to tens, those below 10 s to hundreds. So 100 stands
+    for 99.5 to 105.
+    """
+    buckets = []
+    for ms, number in sorted(counts.items()):
+        above = rounded_step_ms(str(ms))
+        below = rounded_step_ms(str(ms - above / 2)) if ms else 0.0
+        buckets.append(Bucket(max(0.0, ms - below / 2) / 1000, (ms + above / 2) / 1000, number, ms / 1000))
+    return BucketedTimes(sum(counts.values()), tuple(buckets))
 
 
 def read_tables(output: ToolOutput) -> Figures | None:

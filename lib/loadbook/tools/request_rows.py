@@ -11,7 +11,7 @@ from loadbook.tools.base import (
     MIN_DURATION_SHARE,
     Measurement,
     ParsedReport,
-    per_second_samples,
+    Sample,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ def measurements(figures: Summary, time_metric: str, offered_per_s: float | None
             yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
     for metric, times in _time_histograms(figures, time_metric).items():
         yield from time_rows(metric, times)
+
+
+def per_second_samples(figures: Summary) -> Iterator[Sample]:
+    """Yield rates (requests, ok; 1/s) and errors by the clock second in which requests ended.
+
+    x counts seconds from the first one, which is 0; the first and the last are usually partial.
+    """
+    for second, answered, ok, errors in figures.per_second_counts():
+        yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
+        yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
+        yield Sample("ended", "errors", second, "s", errors, "1")
 
 
 def time_rows(metric: str, times: Histogram) -> Iterator[Measurement]:

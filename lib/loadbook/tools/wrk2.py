@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from loadbook.core.bucketed_times import Bucket, BucketedTimes
 from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.core.units import COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
@@ -202,7 +203,8 @@ class Wrk2(base.Tool):
         blocks = _read_blocks(report, lines)
         _check_report(report, blocks, output)
         doubts = _doubts(report, output, sum(CALIBRATION.start_regex.match(line) is not None for line in lines))
-        return ParsedReport(tuple(_rows(report, blocks, output)), tuple(_samples(blocks)), tuple(doubts))
+        rows, samples = tuple(_rows(report, blocks, output)), tuple(_samples(blocks))
+        return ParsedReport(rows, samples, tuple(doubts), bucketed=_bucketed(blocks))
 
 
 TOOL = Wrk2()
@@ -284,6 +286,21 @@ def _samples(blocks: LatencyBlocks) -> Iterator[Sample]:
         for edge, following in zip(edges, (*edges[1:], None), strict=True):
             if following is None or following.upper_s != edge.upper_s:
                 yield Sample("spectrum", BLOCK_METRICS[name], edge.upper_s, "s", float(edge.requests), "1")
+
+
+def _bucketed(blocks: LatencyBlocks) -> dict[str, BucketedTimes]:
+    """Return the times between the rows of each spectrum; wrk2 states the upper edge as the time."""
+    found = {}
+    for name, (block, edges) in blocks.items():
+        rows = pairwise((SpectrumRow(0.0, 0), *edges))
+        buckets = [
+            Bucket(low.upper_s, high.upper_s, high.requests - low.requests, high.upper_s)
+            for low, high in rows
+            if high.requests > low.requests
+        ]
+        if buckets:
+            found[BLOCK_METRICS[name]] = BucketedTimes(block.count("count"), tuple(buckets))
+    return found
 
 
 def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator[tuple[str, str]]:

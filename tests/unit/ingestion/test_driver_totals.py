@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.ingestion.driver_totals import driver_totals, statistic_s, unmerged_times
+from loadbook.tools import base
 from loadbook.tools.base import Measurement, ParsedReport
+from tool_captures import FIXTURES, capture
 
 PERCENTILES = ("p50", "p90", "p99", "p99.9")
 
@@ -76,6 +81,89 @@ def test_attempts_of_several_drivers_are_added_to_requests_of_those_without_fail
     two = table([failing, failing])
     assert two["attempts", "count"].value == 200 and ("attempt_time", "p50") not in two
     assert set(table([failing, counts("requests", 200, 20.0, 3)])) == {("errors", "count")}
+
+
+def captured(tool: str, *stems: str) -> list[ParsedReport]:
+    """Return the reports of captures as those of several drivers."""
+    return [base.load_tool(tool).parse(capture(FIXTURES / tool / f"{stem}.json")) for stem in stems]
+
+
+def test_joint_times_of_locust_are_those_of_its_rounded_times_put_together():
+    stems = ("2.47.0--clean_json", "2.47.0--fast_user_json")
+    entries = [json.loads((FIXTURES / "locust" / f"{stem}.stdout").read_text())[0] for stem in stems]
+    everything = sorted(int(ms) for entry in entries for ms, n in entry["response_times"].items() for _ in range(n))
+    reports = captured("locust", *stems)
+    both, number = table(reports), len(everything)
+    assert number == 815 + 445 == both["requests", "count"].value
+    for name in ("p75", "p90", "p95", "p99", "p99.9"):
+        value, step = everything[math.ceil(float(name[1:]) / 100 * number) - 1] / 1000, 0.001
+        assert both["latency", name] == Measurement("latency", name, value, "s", None, both["latency", name].step)
+        assert both["latency", name].step == pytest.approx(step)
+    mean = sum(entry["total_response_time"] for entry in entries) / number / 1000
+    assert both["latency", "mean"].value == pytest.approx(mean)
+    assert both["latency", "min"].value == entries[1]["min_response_time"] / 1000
+    assert both["latency", "max"].value == entries[0]["max_response_time"] / 1000
+    assert unmerged_times(reports) == []
+
+
+def test_joint_times_of_fortio_are_interpolated_in_the_buckets_of_all_drivers():
+    stems = ("1.66.5--clean_json", "1.66.5--sigint_json")
+    histograms = [
+        json.loads((FIXTURES / "fortio" / f"{stem}.stdout").read_text())["DurationHistogram"] for stem in stems
+    ]
+    reports = captured("fortio", *stems)
+    both = table(reports)
+    number = sum(histogram["Count"] for histogram in histograms)
+    for name in ("p50", "p75", "p90", "p99", "p99.9"):
+        rank, row = math.ceil(float(name[1:]) / 100 * number), both.get(("latency", name))
+        low, high = (
+            sorted(b[edge] for h in histograms for b in h["Data"] for _ in range(b["Count"]))[rank - 1]
+            for edge in ("Start", "End")
+        )
+        if row is None:
+            assert high - low > 0.1 * low
+        else:
+            assert low <= row.value <= high and row.step == pytest.approx(high - low)
+    assert {("latency", name) for name in ("p50", "p75", "p90")} <= set(both)
+    assert both["latency", "mean"].value == pytest.approx(sum(h["Sum"] for h in histograms) / number)
+    squares = sum(h["Count"] * (h["StdDev"] ** 2 + h["Avg"] ** 2) for h in histograms) / number
+    assert both["latency", "sd"].value == pytest.approx(math.sqrt(squares - both["latency", "mean"].value ** 2))
+
+
+def test_joint_times_of_wrk2_are_those_of_its_spectra_and_coarse_ones_are_left_out():
+    reports = captured("wrk2", "4.0.0--R2000_d14_latency", "4.0.0--batch_B")
+    both = table(reports)
+    own = [{m.statistic: m for m in r.measurements if m.metric == "latency_intended"} for r in reports]
+    for name in ("p75", "p90", "p99", "p99.9", "p99.99"):
+        row = both["latency_intended", name]
+        low, *_, high = sorted(rows[name].value for rows in own)
+        assert row.step is not None and low - row.step <= row.value <= high + row.step
+        assert row.step <= 0.1 * row.value
+    first, second = (report.bucketed["latency_intended"].number for report in reports)
+    mean = (first * own[0]["mean"].value + second * own[1]["mean"].value) / (first + second)
+    assert both["latency_intended", "mean"].value == pytest.approx(mean)
+    assert both["latency_intended", "mean"].step == pytest.approx(1e-6)
+    assert both["latency_intended", "max"].value == max(rows["max"].value for rows in own)
+    assert unmerged_times(reports) == ["latency_intended p50"]
+
+
+def timed(number: int | None, *values: float) -> ParsedReport:
+    """Return a report of `number` times of which minimum, mean and deviation are known."""
+    rows = [Measurement("latency", name, v, "s", None) for name, v in zip(("min", "mean", "sd"), values, strict=False)]
+    return ParsedReport(tuple(rows), bucketed={"latency": BucketedTimes(number)} if number else {})
+
+
+def test_joint_mean_needs_the_number_of_times_of_every_driver():
+    times = [1.0, 2.0, 6.0, 9.0]
+    first = timed(1, 1.0, 1.0, 0.0)
+    rest = timed(3, 2.0, statistics.mean(times[1:]), statistics.pstdev(times[1:]))
+    both = {m.statistic: m.value for m in driver_totals([first, rest])}
+    assert both == pytest.approx({"min": 1.0, "mean": 4.5, "sd": statistics.pstdev(times)})
+    assert unmerged_times([first, rest]) == []
+    unknown = timed(None, 2.0, 5.0, 1.0)
+    assert {m.statistic: m.value for m in driver_totals([first, unknown])} == {"min": 1.0}
+    assert unmerged_times([first, unknown]) == ["latency mean", "latency sd"]
+    assert {m.statistic for m in driver_totals([timed(1, 1.0), timed(1, 1.0)])} == {"min"}
 
 
 @given(st.lists(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), min_size=1, max_size=4))

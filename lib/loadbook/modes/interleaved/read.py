@@ -218,7 +218,8 @@ def active_report(
     highest = 1 - CUT_FACTOR * cut_share if record.tool in TOOLS_WITH_INTACT_PERCENTILES else 0.0
     kept = (_active_measurement(m, tool_s, active_s, highest) for m in report.measurements)
     samples = tuple(slice_samples(slice_log, interleaved.arm)) if driver in (None, *record.drivers[:1]) else ()
-    return replace(report, measurements=tuple(m for m in kept if m), samples=samples, times_us={}, span=None)
+    measurements = tuple(m for m in kept if m)
+    return replace(report, measurements=measurements, samples=samples, times_us={}, bucketed={}, span=None)
 
 
 def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest: float) -> Measurement | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.host_metrics.base import trace_row
 from loadbook.ingestion.driver_totals import cpu_measurements
 from loadbook.modes.interleaved.read import (
@@ -73,6 +76,12 @@ def test_interleaved_rates_are_divided_by_active_seconds() -> None:
     assert values["bytes_per_s", "value"] == pytest.approx(1_000_000 / 1.25)
     assert values["duration", "value"] == 1.25
     assert values["requests", "count"] == 10_000
+
+
+def test_counts_of_times_are_dropped_as_slicing_cuts_some() -> None:
+    timed = replace(report(10_000), times_us={"latency": {5: 1}}, bucketed={"latency": BucketedTimes(10_000)})
+    active = active_report(timed, record(), FORTY_SLICES)
+    assert not active.times_us and not active.bucketed
 
 
 @pytest.mark.parametrize(("requests", "kept"), [(10_000, {"p50"}), (50_000, {"p50", "p90"}), (2_000, set())])
