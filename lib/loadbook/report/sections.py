@@ -398,7 +398,7 @@ def driver_scope(data: RunData) -> list[str]:
 def driver_latency_table(
     data: RunData, labels: Mapping[str, str], names: tuple[str, ...], percentiles: tuple[str, ...]
 ) -> Table:
-    """Return a table of percentiles per driver (medians over valid trials), for metrics without a total over drivers.
+    """Return a table of percentiles per driver (medians over valid trials), of those without a total over drivers.
 
     `names` are metrics, of which the first that a treatment has is shown; `percentiles` are such as "p99".
     """
@@ -416,9 +416,14 @@ def driver_latency_table(
     return Table("Latency of each driver", [*head, *(Column(p, numeric=True) for p in statistics)], cells)
 
 
-def driver_latency_note(data: RunData) -> str:
-    """Return the note on why latency is shown separately for each driver."""
+def driver_latency_note(data: RunData, *, is_rest: bool = False) -> str:
+    """Return the note on why latency is shown separately for each driver; `is_rest`: other percentiles have a total."""
     tools, drivers = " and ".join(data.tools), int(data.trials["drivers"].max())
+    if is_rest:
+        return (
+            f"These percentiles are each driver’s own: the histograms of {tools} are too coarse there for one of "
+            f"{drivers}{NBSP}drivers together. Shown are medians over each driver’s trials."
+        )
     return (
         f"Latency is each driver’s own: {tools} report percentiles, not the time of every request, and percentiles of "
         f"{drivers}{NBSP}drivers can be neither added nor averaged. So there is no verdict on it; shown are medians "
@@ -427,10 +432,11 @@ def driver_latency_note(data: RunData) -> str:
 
 
 def _rows_without_total(data: RunData, percentiles: tuple[str, ...]) -> pd.DataFrame:
-    """Return measurements of single drivers in valid trials, for metrics that have no total over drivers."""
+    """Return percentiles of single drivers in valid trials that have no total over drivers."""
     counted = data.trials.loc[data.trials["valid"], ["trial", "treatment"]]
     wanted = data.measurements[data.measurements["statistic"].isin(percentiles)]
     rows = wanted.merge(counted, on="trial")
-    totals = rows.loc[rows["driver"] == TOTAL_DRIVER, ["trial", "metric"]].drop_duplicates().assign(whole=True)
-    joined = rows[rows["driver"] != TOTAL_DRIVER].merge(totals, on=["trial", "metric"], how="left")
+    keys = ["trial", "metric", "statistic"]
+    totals = rows.loc[rows["driver"] == TOTAL_DRIVER, keys].drop_duplicates().assign(whole=True)
+    joined = rows[rows["driver"] != TOTAL_DRIVER].merge(totals, on=keys, how="left")
     return joined[joined["whole"].isna()]

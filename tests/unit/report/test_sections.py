@@ -16,6 +16,7 @@ from loadbook.core.validity_rules import rule_title
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.sections import (
     config_differences,
+    driver_latency_note,
     driver_latency_table,
     driver_scope,
     fact_changes_table,
@@ -114,6 +115,18 @@ def test_latency_of_each_driver_is_the_median_of_its_valid_trials() -> None:
     table = driver_latency_table(run_of_two_drivers(), labels, ("ttfb", "latency"), ("p50", "p99"))
     cells = [[str(cell).replace("\u00a0", " ") for cell in row] for row in table.rows]
     assert cells == [["A", "d1", "2", "11 ms"], ["A", "d2", "2", "25 ms"]]
+
+
+def test_percentiles_without_a_total_are_shown_by_driver_beside_those_with_one() -> None:
+    run = run_of_two_drivers()
+    whole = pd.DataFrame([("t1", "*", "latency", "p99", 0.5)], columns=run.measurements.columns)
+    run.measurements = pd.concat([run.measurements, whole])
+    table = driver_latency_table(run, {"a": "A", "b": "B"}, ("ttfb", "latency"), ("p50", "p99"))
+    assert [column.header for column in table.columns] == ["Treatment", "Driver", "Trials", "p50"]
+    assert [row[1] for row in table.rows] == ["d1", "d2"]
+    run.tools = ["wrk2"]
+    assert driver_latency_note(run).startswith("Latency is each driver’s own: wrk2 report percentiles")
+    assert "the histograms of wrk2 are too coarse there" in driver_latency_note(run, is_rest=True)
 
 
 def test_number_of_drivers_is_shown_with_the_largest_offset_of_their_starts() -> None:

@@ -179,7 +179,9 @@ class EffectsPage(Page):
 
     def _latency_block(self) -> Block:
         table = sections.driver_latency_table(self.run_data, self.labels, LATENCY_METRICS, PERCENTILES)
-        own: list[Content] = [note(sections.driver_latency_note(self.run_data)), table] if table.rows else []
+        own: list[Content] = []
+        if table.rows:
+            own = [note(sections.driver_latency_note(self.run_data, is_rest=bool(self.panels))), table]
         if not self.panels:
             if own:
                 return Block(*own)
