@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import OtherProgram
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
@@ -48,7 +49,8 @@ class Artillery(base.ImportedTool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report in JSON: stdout, or a file beside it."""
         report = _Report(output)
-        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), span=report.span)
+        timed = {"ttfb": BucketedTimes(report.answered)} if report.times else {}
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), span=report.span, bucketed=timed)
 
 
 TOOL = Artillery()

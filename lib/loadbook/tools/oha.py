@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, oha_text, response_csv
@@ -127,7 +128,9 @@ class Oha(base.Tool):
             load = response_csv.Load(seconds, int(number) if number.isdecimal() and not seconds else 0.0, rate)
             return response_csv.parse(response_csv.OHA, *found, time_metric(output.argv), load, output)
         report = _TextReport(output) if _has_text_alone(output) else _Report(output)
-        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        # its histogram of eleven bins is too coarse for percentiles
+        timed = {time_metric(output.argv): BucketedTimes(report.answered)} if report.answered else {}
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), bucketed=timed)
 
 
 TOOL = Oha()
