@@ -35,6 +35,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import OtherProgram, ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, k6_text, line_patterns, request_rows
@@ -314,7 +315,8 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     doubts += _failure_doubts(timed, attempts, failed, own)
     doubts += request_rows.coarse_doubts("k6", timed)
-    return ParsedReport(tuple(rows), doubts=tuple(doubts))
+    numbers = {"attempt_time": BucketedTimes(attempts), _time_metric(output): BucketedTimes(attempts - failed)}
+    return ParsedReport(tuple(rows), doubts=tuple(doubts), bucketed=numbers)
 
 
 def _parse_old_text(summary: RunSummary, output: ToolOutput) -> ParsedReport:

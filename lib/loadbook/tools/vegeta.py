@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.go_programs import FAILURE_PATTERNS, GOB_RESULT, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
@@ -302,10 +303,13 @@ def _summary_report(
     if option(output.argv, "max-body") != "0":
         rows.append(Measurement("bytes_read", "count", bytes_read, "B", str(bytes_read)))
         rows += [Measurement("bytes_per_s", "value", bytes_read / seconds, "B/s", None)] if seconds else []
+    timed = {}
     if any(answers.values()):
         metric = "attempt_time" if unanswered else _time_metric(output.argv)
         rows += [Measurement(metric, name, value, "s", text, step) for name, (value, text, step) in times.items()]
-    return ParsedReport(tuple(rows), doubts=tuple(_report_doubts(attempts, unanswered, seconds, output)))
+        timed = {metric: BucketedTimes(attempts)}
+    doubts = tuple(_report_doubts(attempts, unanswered, seconds, output))
+    return ParsedReport(tuple(rows), doubts=doubts, bucketed=timed)
 
 
 def _read_report(found: Document) -> dict[str, Any]:
