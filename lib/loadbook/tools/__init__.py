@@ -20,7 +20,7 @@
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
 - `k6_text`: text of k6
-- `k6`: k6 1 and its script
+- `k6`: k6 1 and 2, and its script
 - `locust_text`: tables that Locust prints
 - `locust_csv`: CSV files of Locust
 - `locust`: Locust 2 and its locustfile

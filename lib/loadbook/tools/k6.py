@@ -1,4 +1,4 @@
-"""k6 1 (and 0.52): closed loop of virtual users, or open loop with at most `connections` users.
+"""k6 1 and 2 (and 0.52): closed loop of virtual users, or open loop with at most `connections` users.
 
 - For the highest rate k6 measures mostly itself: a user is a JavaScript interpreter (rule `driver_saturated`). Over
   TLS it uses HTTP/2 if the server offers it. Redirects are not followed.
@@ -101,7 +101,7 @@ class K6(base.Tool):
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("k6", "version")
     version_pattern = rb"^k6(?:\.exe)? v?(\d[\w.+-]*)"
-    known_versions = ("0.52", "1")
+    known_versions = ("0.52", "1", "2")
     streamed_inputs = ("files",)
     extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
 

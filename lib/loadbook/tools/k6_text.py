@@ -1,4 +1,4 @@
-"""k6's end-of-test text, read as a summary (up to k6 1.8).
+"""k6's end-of-test text, read as a summary (up to k6 2.2).
 
 k6 cuts times to two decimals of their unit (`internal/js/summary.js`: `toFixedNoTrailingZerosTrunc`), and above a
 minute to whole seconds; it prints counts in full, rates with six decimals and bytes with two digits. Before 0.31 it
