@@ -12,9 +12,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-# share of a joint percentile: if it is known to a wider range only, it is not stated
-LARGEST_JOINT_STEP = 0.10
-
 
 class Bucket(NamedTuple):
     """`number` times from `low` to `high`, in s; `stated` is the time that the tool says for each of them, if one."""
@@ -28,11 +25,13 @@ class Bucket(NamedTuple):
 class BucketedTimes(NamedTuple):
     """Times of one metric: how many its statistics are of, and their buckets, empty if the tool prints none.
 
-    The statistic sd, if the tool states it, divides by `number`.
+    The statistic sd, if the tool states it, divides by `number`. Percentiles below `least_percent` are not told by the
+    buckets. This does not depend on the times: a trial must not lose a value because of how large it is.
     """
 
     number: int
     buckets: tuple[Bucket, ...] = ()
+    least_percent: float = 0.0
 
 
 class Rounded(NamedTuple):
@@ -43,7 +42,7 @@ class Rounded(NamedTuple):
 
 
 def joint_percentile(histograms: Iterable[BucketedTimes], percent: float) -> Rounded | None:
-    """Return the nearest-rank percentile of all times together; None if it is not known to 10 % of it.
+    """Return the nearest-rank percentile of all times together; None if the buckets do not tell it.
 
     It is the time that the tool states for the bucket; without one it is interpolated within the buckets.
     """
@@ -51,6 +50,8 @@ def joint_percentile(histograms: Iterable[BucketedTimes], percent: float) -> Rou
     buckets = [bucket for part in parts for bucket in part.buckets if bucket.number]
     number = sum(bucket.number for bucket in buckets)
     if not number or any(sum(bucket.number for bucket in part.buckets) != part.number for part in parts):
+        return None
+    if percent < max(part.least_percent for part in parts):
         return None
     rank = max(1, math.ceil(percent / 100 * number - 1e-9))
     low = _at_rank([(bucket.low, bucket.number) for bucket in buckets], rank)
@@ -60,7 +61,7 @@ def joint_percentile(histograms: Iterable[BucketedTimes], percent: float) -> Rou
         value = _at_rank(stated, rank)
     else:
         value = _interpolated(buckets, percent / 100 * number, low, high)
-    return Rounded(value, high - low) if high - low <= LARGEST_JOINT_STEP * value * (1 + 1e-9) else None
+    return Rounded(value, high - low)
 
 
 def joint_mean(numbers: Sequence[int], means: Sequence[float]) -> float:

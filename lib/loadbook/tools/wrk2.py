@@ -80,6 +80,7 @@ RESERVED_OPTIONS = (
     *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
     *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
 )
+LEAST_PERCENT = 75.0  # of a merged spectrum, whose rows are 5 and 10 % of the requests apart below
 BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
 INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
@@ -299,7 +300,7 @@ def _bucketed(blocks: LatencyBlocks) -> dict[str, BucketedTimes]:
             if high.requests > low.requests
         ]
         if buckets:
-            found[BLOCK_METRICS[name]] = BucketedTimes(block.count("count"), tuple(buckets))
+            found[BLOCK_METRICS[name]] = BucketedTimes(block.count("count"), tuple(buckets), LEAST_PERCENT)
     return found
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.core import bucketed_times
 from loadbook.core.bucketed_times import Bucket, BucketedTimes, joint_mean, joint_percentile, joint_sd
 from loadbook.tools.locust_text import rounded_times
 
@@ -58,14 +57,8 @@ def test_joint_percentile_differs_from_that_of_all_times_by_at_most_its_step(too
     everything = sorted(us / 1e6 for times in drivers for us in times)
     truth = everything[max(1, math.ceil(percent / 100 * len(everything) - 1e-9)) - 1]
     parts = [tool(times) for times in drivers]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucketed_times, "LARGEST_JOINT_STEP", 1e9)
-        wide = joint_percentile(parts, percent)
-    if wide is None:  # rounded to 0 ms
-        assert tool is locust and truth <= 0.0005
-        return
-    assert abs(wide.value - truth) <= wide.step + 1e-12
-    assert joint_percentile(parts, percent) == (wide if wide.step <= 0.1 * wide.value * (1 + 1e-9) else None)
+    found = joint_percentile(parts, percent)
+    assert found is not None and abs(found.value - truth) <= found.step + 1e-12
 
 
 @given(DRIVERS)
@@ -92,11 +85,11 @@ def test_joint_percentile_is_interpolated_where_buckets_state_no_time():
     [
         BucketedTimes(3),
         BucketedTimes(3, (Bucket(1.0, 1.0, 2),)),
-        BucketedTimes(2, (Bucket(1.0, 1.2, 2),)),
+        BucketedTimes(2, (Bucket(1.0, 1.2, 2),), least_percent=75),
         BucketedTimes(0),
     ],
 )
-def test_joint_percentile_is_left_out_without_buckets_of_all_times_or_if_they_are_wide(part):
+def test_joint_percentile_is_left_out_without_buckets_of_all_times_or_below_the_least_that_they_tell(part):
     assert joint_percentile([part, part], 50) is None
 
 
