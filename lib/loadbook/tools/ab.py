@@ -2,7 +2,10 @@
 
 - Above about 50,000 requests per second ab's thread is the limit. An expired time-out ends ab without a report, and
   the trial fails.
-- Pages of variable length need `extra = ["-l"]`, otherwise other lengths than the first are `errors_length`.
+- Pages of variable length need `extra = ["-l"]`, otherwise other lengths than the first are `errors_length`. With -l
+  ab calls lost and cut answers complete: there are `ok` and `errors` only if every connection was kept alive, or if
+  `-v 2` prints the head of every answer (doubt `unchecked_answers`). They are missing, too, if the first answer was
+  empty, or most others had another length (doubt `first_answer`).
 - `requests` are ab's "Complete requests", failed ones included, or 0 if ab received no byte. **`ok` and
   `errors_status` are missing if ab cannot tell**: "Non-2xx" counts redirects and errors alike (doubt `non_2xx`), and
   `extra = ["-v", "2"]` prints every code. Its classes of failure overlap: with two of them there is no `ok` and no
@@ -140,6 +143,7 @@ class Ab(base.Tool):
         """Return ab's argument list. -n follows -t, which would cap requests at 50,000; -r survives a socket reset.
 
         For pages whose length changes, put ``-l`` into `extra`: ab counts a response of another length as a failure.
+        Connections must then be kept alive, or ``-v 2`` be there as well, so that lost answers are told.
         """
         base.check_workload(
             self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=LOGIN_OPTIONS
@@ -207,10 +211,13 @@ def _error_rows(run: AbReport) -> Iterator[Measurement]:
     classes, status = run.failures, run.status_errors
     occurred = [n for n in (*classes.values(), status) if n != 0]
     unnoticed = run.complete > 0 and run.report.count("bytes") == 0 and not occurred  # failures that ab did not notice
-    if None not in occurred and len(occurred) < 2 and not unnoticed:
+    cannot_tell = unnoticed or run.first_was_another or not (run.is_whole or occurred)
+    if None not in occurred and len(occurred) < 2 and not cannot_tell:
         n = (occurred[0] if occurred else 0) or 0
         yield Measurement("errors", "count", n, "1", run.report.text_if("failed", n))
     for field, name in ERROR_CLASSES.items():
+        if name == "length" and not run.checks_lengths:
+            continue
         yield Measurement(f"errors_{name}", "count", classes[name], "1", run.report.text_if(field, classes[name]))
     if status is not None:
         yield Measurement("errors_status", "count", status, "1", None)
@@ -239,6 +246,12 @@ def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]
         yield "zero_bytes", f"ab calls {complete} requests complete, but not a byte came back: none was answered"
     elif sum(n > 0 for n in run.failures.values()) > 1:
         yield "errors_overlap", "one failure counts in several of ab's classes: total and good answers cannot be told"
+    elif run.first_was_another:
+        text = f"{report.text('length')} of {complete} answers had not the first one's {report.text('page_bytes')} B"
+        yield "first_answer", f"{text}: that was another page, or empty, so neither good answers nor errors are known"
+    elif not run.is_whole:
+        text = "with -l ab calls lost and cut answers complete: neither good answers nor all errors are known"
+        yield "unchecked_answers", text
     if run.status_errors is None:
         text = f"{report.text('non2xx')} of {complete} answers were not 2xx; ab does not tell redirects from errors"
         yield "non_2xx", f"{text}, so neither good answers nor error responses are counted"

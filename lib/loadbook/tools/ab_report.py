@@ -23,6 +23,7 @@ _REAL = r"\d{1,20}\.\d+"
 _FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
 TIMED_REQUESTS = 50_000  # the number of requests that ab's option -t sets
 GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
+EMPTY_SHARE = 0.05  # answers with less than this share of the page's bytes on average were lost, not another page
 FileSources = Mapping[str, bytes | Path]
 
 
@@ -53,7 +54,8 @@ def _times_line(row: str, plain: bool) -> LinePattern:
 HEAD_PATTERNS = (
     LinePattern("port", "Server Port:            8080", "Server Port:", rf" +{_N}"),
     LinePattern("path", "Document Path:          /", "Document Path:", r" +\S.*"),
-    LinePattern("document", "Document Length:        4 bytes", "Document Length:", rf" +(?:Variable|{_N} bytes)"),
+    LinePattern("document", "Document Length:        4 bytes", "Document Length:",
+                rf" +(?:Variable|(?P<page_bytes>{_N}) bytes)"),
     _count_line("workers", "Number of workers", optional=True),  # trunk
     _count_line("concurrency", "Concurrency Level"),
     _count_line("achieved", "Concurrency achieved", optional=True),  # trunk
@@ -107,6 +109,21 @@ def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
         return getopt.getopt(list(argv[1:]), GETOPT_STRING)[0]
     except getopt.GetoptError:
         return []
+
+
+def _printed_heads(lines: Sequence[str]) -> list[int | None]:
+    """Return the Content-Length of each answer whose head ab -v 2 printed; None for a head without one."""
+    heads: list[int | None] = []
+    in_head = False
+    for line in lines:
+        if line == "LOG: header received:":
+            heads.append(None)
+            in_head = True
+        elif not line:
+            in_head = False
+        elif in_head and (match := re.fullmatch(r"content-length: *(\d{1,18})", line, re.IGNORECASE)):
+            heads[-1] = int(match[1])
+    return heads
 
 
 @dataclass(frozen=True)
@@ -181,10 +198,44 @@ class AbReport:
         return sum(digit not in "123" for digit in first_digits)
 
     @property
+    def checks_lengths(self) -> bool:
+        """Whether ab compared the length of each answer with that of the first one, which it does without -l."""
+        return "page_bytes" in self.report.fields
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is known that every answer came, and came whole: lost and cut ones are complete to ab -l.
+
+        ab keeps a connection alive only after all bytes of a Content-Length. With -v 2 it prints the head of each
+        answer, so that the lengths in them can be added up.
+        """
+        if self.checks_lengths or 0 < self.complete == self.report.count("kept"):
+            return True
+        heads = _printed_heads(self.lines)
+        sizes = [size for size in heads if size is not None]
+        adds_up = len(sizes) < len(heads) or sum(sizes) == self.report.count("html")
+        return len(heads) == self.complete and adds_up
+
+    @property
+    def first_was_another(self) -> bool:
+        """Whether the first answer was not the page, so that ab counts good answers as failed.
+
+        Either it was empty and others were not, or most had another length, and they were not just lost.
+        """
+        html, wrong = self.report.count("html"), self.report.count("length")
+        page = self.report.count("page_bytes")
+        if not self.checks_lengths or not html:
+            return False
+        others = html - (self.complete - wrong) * page  # bytes of the answers of another length
+        return page == 0 or (wrong > self.complete / 2 and others > EMPTY_SHARE * page * wrong)
+
+    @property
     def ok(self) -> int | None:
-        """Number of good responses; None if several classes of errors occurred or `status_errors` is None."""
+        """Number of good responses; None if ab cannot tell them."""
         if not self.answered:
             return 0
+        if self.first_was_another or not self.is_whole:
+            return None
         failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]
         if None in failed or len(failed) > 1:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -154,6 +155,47 @@ def test_ab_redirects_and_errors_are_separated_only_if_codes_are_printed() -> No
     assert values(case("verbose2_404"))["errors_status", "count"] == 7
     lost = changed("verbose2_404", ("Non-2xx responses:      7", "Non-2xx responses:      6"))
     assert ("errors_status", "count") not in values(lost)
+
+
+def with_variable_length(captured: ToolOutput) -> ToolOutput:
+    """Return the output as ab -l would have printed it."""
+    page = re.search(rb"Document Length: +(\d+ bytes)", captured.stdout)
+    assert page is not None
+    return replace(captured, stdout=captured.stdout.replace(page[1], b"Variable", 1))
+
+
+def test_with_l_good_answers_are_known_only_if_all_are_known_to_be_whole() -> None:
+    lost = parsed(case("length_ok_l"))
+    assert not {"ok", "ok_per_s", "errors", "errors_length"} & {row.metric for row in lost.measurements}
+    assert dict(lost.doubts)["unchecked_answers"].startswith("with -l ab calls lost and cut answers complete")
+    kept = with_variable_length(case("apache_event"))
+    assert b"Keep-Alive requests:    20000" in kept.stdout
+    assert values(kept)["ok", "count"] == 20000 and values(kept)["errors", "count"] == 0
+    some_closed = with_swaps(kept, ("Keep-Alive requests:    20000", "Keep-Alive requests:    19999"))
+    assert ("ok", "count") not in values(some_closed)
+
+
+def test_with_l_and_v_2_the_heads_tell_whether_all_answers_are_whole() -> None:
+    heads = with_variable_length(case("verbose2_404"))
+    assert values(heads)["errors_status", "count"] == values(heads)["errors", "count"] == 7
+    cut = with_swaps(heads, ("HTML transferred:       1071", "HTML transferred:       1000"))
+    lost = replace(heads, stdout=heads.stdout.replace(b"LOG: header received:", b"LOG: nothing received:", 1))
+    for captured in (cut, lost):
+        assert not {"ok", "ok_per_s"} & {row.metric for row in parsed(captured).measurements}
+        assert "unchecked_answers" in dict(parsed(captured).doubts)
+
+
+def test_first_answer_that_was_another_page_leaves_good_answers_unknown() -> None:
+    empty = changed("close_10", ("Document Length:        5 bytes", "Document Length:        0 bytes"))
+    longer = changed("close_10", ("   299\n", "   2701\n"), ("Length: 299", "Length: 2701"), (" 5 bytes", " 12 bytes"))
+    for captured in (empty, longer):
+        assert "first_answer" in dict(parsed(captured).doubts)
+        assert not {"ok", "errors"} & {row.metric for row in parsed(captured).measurements}
+
+
+def test_answers_that_were_mostly_lost_are_failures_although_their_length_is_another() -> None:
+    run = changed("close_10", ("   299\n", "   2701\n"), ("Length: 299", "Length: 2701"), (" 13505 b", " 1495 b"))
+    assert values(run)["ok", "count"] == 299 and parsed(run).doubts == parsed(case("close_10")).doubts
 
 
 def test_ab_error_total_is_given_only_for_disjoint_classes() -> None:
