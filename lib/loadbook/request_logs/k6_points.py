@@ -2,7 +2,8 @@
 
 k6 writes a row for every metric of a request (grafana/k6 `output/csv`, `output/json`). The row of `http_req_duration`
 has its time (ms), its status and its error code, and the time of day at which it ended. In CSV that time is in whole
-seconds unless K6_CSV_TIME_FORMAT asks for more. `dropped_iterations` counts the requests that no user was free for.
+seconds unless K6_CSV_TIME_FORMAT asks for more. `dropped_iterations` counts the requests that no user was free for, and
+`data_received` the bytes of all responses of an iteration.
 loadbook's script adds the intended start to each row, as metadata: `due_us`, in us since the start of the load.
 """
 
@@ -24,7 +25,7 @@ from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import OUTCOME_CODES, Ints, LogRowKind, RecordBlock, RequestBatch
 
 TOOL = "k6"
-TIME_METRIC, DROPPED_METRIC = "http_req_duration", "dropped_iterations"
+TIME_METRIC, DROPPED_METRIC, BYTES_METRIC = "http_req_duration", "dropped_iterations", "data_received"
 CSV_COLUMNS = ("metric_name", "timestamp", "metric_value", "error_code", "name", "status")
 TAGS = ("error_code", "name", "status")
 POINT_SCHEMA = pa.schema(
@@ -50,7 +51,8 @@ class Points(NamedTuple):
     `ends_us` are ends in us since 1970, and `times_ms` durations. `status` and `error_code` are numbers as text, ""
     or "0" for none; `name` is k6's tag, usually the URL. `not_started` is the number of requests for which no user
     was free, and `rows` that of all points. `due_us` are the intended starts in us from the start of the schedule,
-    -1 for a request without one; None if no request has one.
+    -1 for a request without one; None if no request has one. `received` is the number of bytes; None without points
+    of it.
     """
 
     ends_us: Ints
@@ -61,6 +63,7 @@ class Points(NamedTuple):
     not_started: int
     rows: int
     due_us: Ints | None = None
+    received: int | None = None
 
 
 def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
@@ -117,7 +120,7 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     types |= dict.fromkeys((*TAGS, *{METADATA}.intersection(columns)), pa.string())  # of every ninth row
     table = log_stream.parse_csv(block, columns, types)
     metric = table["metric_name"].combine_chunks()
-    dropped = _sum(table.filter(_is(metric, DROPPED_METRIC))["metric_value"])
+    dropped, received = (_sum_of(table, metric, name) for name in (DROPPED_METRIC, BYTES_METRIC))
     requests = table.filter(_is(metric, TIME_METRIC))
     stamps = log_stream.to_numpy(requests["timestamp"])
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
@@ -127,7 +130,10 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     if METADATA in columns and pc.any(pc.match_substring(requests[METADATA], DUE_TEXT)).as_py():
         due_texts = pc.struct_field(pc.extract_regex(requests[METADATA], DUE_PATTERN), "due_us")
         due_us = log_stream.to_numpy(pc.fill_null(due_texts, "-1").cast(pa.int64()))
-    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), due_us=due_us, **tags)
+    return Points(
+        ends_us=ends_us, times_ms=times_ms, not_started=dropped or 0, rows=len(table), due_us=due_us, received=received,
+        **tags,
+    )  # fmt: skip
 
 
 def _json_points(block: RecordBlock) -> Points:
@@ -144,9 +150,12 @@ def _json_points(block: RecordBlock) -> Points:
     all_tags = requests.field("tags")
     tags = {name: pc.fill_null(all_tags.field(name), "") for name in TAGS}
     ends_us = log_stream.to_numpy(requests.field("time").cast(pa.int64())) // 1000
-    dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
+    dropped, sizes = (value.filter(pc.equal(metric, name)) for name in (DROPPED_METRIC, BYTES_METRIC))
     times_ms = requests.field("value").to_numpy()
-    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
+    return Points(
+        ends_us=ends_us, times_ms=times_ms, not_started=_sum(dropped), rows=len(table),
+        received=_sum(sizes) if len(sizes) else None, **tags,
+    )  # fmt: skip
 
 
 def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:
@@ -164,6 +173,7 @@ def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch
         labels, label, elapsed_us, _outcomes(status, codes), answered,
         status.astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
         start_us=start_us, exact_starts=exact, timed=answered, not_started=points.not_started,
+        received_apart=points.received,
         lateness_us=start_us - points.due_us if exact and points.due_us is not None else None,
     )  # fmt: skip
 
@@ -199,6 +209,13 @@ def _is(column: pa.DictionaryArray, text: str) -> pa.Array:
     """Return a mask of the rows with this text."""
     wanted = pc.equal(column.dictionary, text)
     return wanted.take(column.indices)
+
+
+def _sum_of(table: pa.Table, metric: pa.DictionaryArray, name: str) -> int | None:
+    """Return the sum of all values of a metric; None if the block has none of it, as is told without a look at rows."""
+    if not pc.any(pc.equal(metric.dictionary, name)).as_py():
+        return None
+    return _sum(table["metric_value"].filter(_is(metric, name)))
 
 
 def _sum(values: pa.ChunkedArray | pa.Array) -> int:

@@ -90,6 +90,7 @@ class RequestBatch:
     connect : ticks to open the connection, 0 if none was opened; None if the log lacks them.
     samples, failed : JMeter's SampleCount and ErrorCount, None if all rows are single requests.
     not_started : number of requests that should have started, but for which no user of the tool was free.
+    received_apart : bytes that the log counts apart from its requests; None if it has no such rows.
     lateness_us : microseconds from each request's place in an even schedule to its start, all shifted by one unknown
         number (the start of the schedule); None if the requests had no schedule, or it is not known.
     damage : defects of the file between the rows.
@@ -113,6 +114,7 @@ class RequestBatch:
     failed: Ints | None = None
     lateness_us: Ints | None = None
     not_started: int = 0
+    received_apart: int | None = None
     damage: list[Damage] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -131,7 +133,7 @@ class RequestBatch:
         """Return the rows where `mask` is true, with an empty list of damage."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
-        return RequestBatch(**taken | {"damage": [], "not_started": 0})
+        return RequestBatch(**taken | {"damage": [], "not_started": 0, "received_apart": None})
 
 
 class RecordBlock(NamedTuple):

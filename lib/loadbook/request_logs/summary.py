@@ -192,6 +192,7 @@ class Summary:
     intended : times in us from the place of an answered request in its schedule to its end, once `settle_schedule` has
         shifted them by the start of the schedule.
     not_started : number of requests that should have started, but for which no user of the tool was free.
+    received_apart : bytes that the logs count apart from their requests; None if they have no such rows.
     damage : defects of the files, each kind at most 20 times; `damage_counts` is the number of all by kind.
     """
 
@@ -205,6 +206,7 @@ class Summary:
     damage_counts: Counter[str] = field(default_factory=Counter)
     intended: Histogram = field(default_factory=Histogram)
     not_started: int = 0
+    received_apart: int | None = None
     _least_lateness_us: int | None = None
 
     @property
@@ -254,7 +256,7 @@ class Summary:
         other.settle_schedule()
         self.settle_schedule()
         self.intended.merge(other.intended)
-        self.not_started += other.not_started
+        self._count_apart(other.not_started, other.received_apart)
         self.rows.update(other.rows)
         self._extend_span(other.first_start_us, other.last_end_us)
         unlisted = other.damage_counts - Counter(defect.name for defect in other.damage)
@@ -264,7 +266,7 @@ class Summary:
     def add(self, batch: RequestBatch) -> None:
         """Add the rows of one batch."""
         self.add_damage(batch.damage)
-        self.not_started += batch.not_started
+        self._count_apart(batch.not_started, batch.received_apart)
         kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
         self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
         if batch.lateness_us is not None and len(batch):
@@ -282,6 +284,11 @@ class Summary:
             self._count_seconds(
                 batch if kinds[list(counted)].sum() == len(batch) else batch.take(np.isin(batch.kind, counted))
             )
+
+    def _count_apart(self, not_started: int, received: int | None) -> None:
+        self.not_started += not_started
+        if received is not None:
+            self.received_apart = (self.received_apart or 0) + received
 
     def settle_schedule(self) -> None:
         """Shift the times in `intended` by the start of the schedule.

@@ -44,10 +44,11 @@ def measurements(figures: Summary, time_metric: str, offered_per_s: float | None
     if total.classes[0] < total.answered:  # requests have a status
         counts |= {f"status_{digit}xx": total.classes[digit] for digit in range(1, 6)}
     yield from (Measurement(metric, "count", n, "1", None) for metric, n in counts.items())
-    if total.received is not None:
-        yield Measurement("bytes_read", "count", total.received, "B", None)
+    received = total.received if total.received is not None else figures.received_apart
+    if received is not None:
+        yield Measurement("bytes_read", "count", received, "B", None)
         if duration_s:
-            yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
+            yield Measurement("bytes_per_s", "value", received / duration_s, "B/s", None)
     for metric, times in _time_histograms(figures, time_metric).items():
         yield from time_rows(metric, times)
 

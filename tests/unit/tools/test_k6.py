@@ -274,3 +274,12 @@ def test_points_with_other_time_stamps_or_another_header_are_refused() -> None:
 def test_cut_row_is_left_out_with_a_doubt() -> None:
     parsed = K6.parse(points(point(), point()[:30]))
     assert [name for name, _ in parsed.doubts] == ["torn"] and values(parsed)["requests", "count"] == 1
+
+
+def test_bytes_of_points_are_the_sum_of_data_received_and_missing_without_it() -> None:
+    received = point().replace(b"http_req_duration,", b"data_received,")
+    without, counted = (values(K6.parse(ToolOutput(HEADER + point() + more))) for more in (b"", received * 2))
+    size = 2 * float(received.split(b",")[2])
+    assert counted["bytes_read", "count"] == round(size)
+    assert counted["bytes_per_s", "value"] == pytest.approx(round(size) / counted["duration", "value"])
+    assert not {metric for metric, _ in without} & {"bytes_read", "bytes_per_s"}
