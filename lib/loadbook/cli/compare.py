@@ -32,7 +32,7 @@ NARROWEST = 76
 @click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %, decided beforehand.")
 @click.option("--baseline", help="What the others are compared with; default: the first. CSV: a treatment, required.")
 @click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
-@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
+@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the metric's name, if it tells.")
 @click.option("--tool", default="", help="Tool that wrote the outputs; default: detected.")
 @click.option(
     "--pair", "pairing", type=click.Choice(["name", "order"]),
@@ -130,10 +130,13 @@ def _compare_csv(
     if no_loss and contrasts == "best":
         raise UsageError("--no-loss goes without --contrasts best", "against the best, everything loses")
     from loadbook.stats.compare import compare_declared
-    from loadbook.stats.text import common_decimals, direction
+    from loadbook.stats.text import common_decimals, direction, tells_direction
     from loadbook.stats.verdict import decide_verdict
 
     values = read_trials(table, treatment=by, block=block, value=metric, baseline=baseline)
+    if chosen is None and not tells_direction(metric):
+        problem = f"the name {metric!r} does not tell whether more is better"
+        raise UsageError(problem, "say --lower-is-better (times, errors, costs) or --higher-is-better (rates)")
     better = direction(metric, chosen)
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
     family = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
@@ -201,6 +204,7 @@ def _print_comparison(
 
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+SUMMARIES = {"average", "averages", "avg", "mean", "median", "total", "sum", "min", "max", "sd", "stdev", "std"}
 BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -226,7 +230,7 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
         line, name, block_name = repeated.iloc[0][["line", "treatment", "block"]]
         raise DataError(
             f"{path}:{line}: a second row of {name!r} in block {block_name!r}",
-            "one row per treatment and block: average what belongs to one trial, or number the blocks through",
+            "one row per trial: average what was measured at the same time, and give repetitions blocks of their own",
         )
     names = list(dict.fromkeys(frame["treatment"]))
     if baseline not in names:
@@ -252,6 +256,8 @@ def _checked_row(path: Path, line: int, cells: list[str], header: list[str], col
     for name, cell in (("treatment", treatment), ("block", block)):
         if not cell:
             raise DataError(f"{path}:{line}: no {name}")
+    if block.lower().rstrip(".:") in SUMMARIES:
+        raise DataError(f"{path}:{line}: {block!r} is no block, but sums up others", "leave this row out")
     value = _parse_number(path, line, header[columns[2]].strip(), text)
     names = [name.strip() for name in header]
     valid = cells[names.index("valid")].strip().lower() if "valid" in names else "true"

@@ -148,7 +148,8 @@ def _block_problems(conditions: Sequence[Condition], treatments: Sequence[str]) 
         lines = lines_by_block.setdefault(condition.block, {})
         if lines.setdefault(condition.treatment, condition.line) != condition.line:
             text = f"a second row of treatment {condition.treatment!r} in block {condition.block!r}, after line"
-            yield ImportProblem(condition.line, f"{text} {lines[condition.treatment]}: number the blocks through")
+            text += f" {lines[condition.treatment]}: join the outputs of one trial; a repetition has a block of its own"
+            yield ImportProblem(condition.line, text)
     for block, lines in lines_by_block.items():
         missing = [name for name in treatments if name not in lines]
         if missing:

@@ -56,8 +56,10 @@ _PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need", "sustains": "susta
 
 
 # words in unknown names of columns that mean a time or errors: latency_p99, p95_ms, response time, errors_total
-_TIME_WORD = re.compile(r"latency|latencies|time|ttfb|elapsed|delay|p\d+")
-_ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
+_TIME_WORD = re.compile(r"latency|latencies|time|times|ttfb|ttlb|rtt|elapsed|delay|duration|durations|p\d+")
+_ERROR_WORD = re.compile(r"errors?|failures?|failed|timeouts?")
+# words that mean a rate: ok_per_s, Requests/sec, throughput
+_RATE_WORDS = re.compile(r"(/ ?|\bper ?)s(ec|econd)?\b|\b(rates?|throughput|rps|qps|tps|ops|bandwidth|capacity)\b")
 
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
@@ -65,6 +67,13 @@ def direction(metric: str, better: Direction | None = None) -> Direction:
     if known := find_metric(metric):
         return better or known.better or "higher"
     return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")
+
+
+def tells_direction(metric: str) -> bool:
+    """Return whether the metric, or the words of an unknown name, tell if higher or lower values are better."""
+    if known := find_metric(metric):
+        return known.better is not None
+    return _metric_kind(metric) in ("time", "errors") or bool(_RATE_WORDS.search(metric.lower().replace("_", " ")))
 
 
 def metric_noun(metric: str) -> str:

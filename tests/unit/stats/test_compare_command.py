@@ -70,7 +70,7 @@ def test_compare_recognises_metrics_where_lower_is_better(tmp_path: Path) -> Non
     assert fast(tail, "Latency p99 (ms)") == ("worse", "longer")
     failed = write(tmp_path / "e.csv", noisy(10, EFFECTS, sd=0.005), "socket_errors")
     assert fast(failed, "socket_errors") == ("worse", "more")
-    assert fast(unknown, "joules") == ("better", "higher")
+    assert fast(unknown, "joules", "--higher-is-better") == ("better", "higher")
     assert fast(unknown, "joules", "--lower-is-better") == ("worse", "higher")
 
 
@@ -186,3 +186,27 @@ def test_compare_prints_treatment_names_unchanged(tmp_path: Path) -> None:
     done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
     assert "[red]$x<b>: faster by" in done.stdout
     assert "日本" in done.stdout
+
+
+@pytest.mark.parametrize("metric", ["Average", "90% Line", "Max", "joules", "ms per request", "duration_"])
+def test_compare_asks_for_a_direction_that_the_name_does_not_tell(tmp_path: Path, metric: str) -> None:
+    done = loadbook("compare", write(tmp_path / "a.csv", noisy(6, EFFECTS, sd=0.005), metric), "--baseline", "base",
+                    "--metric", metric)  # fmt: skip
+    if metric == "duration_":
+        assert done.returncode == 0 and "longer" in done.stdout
+        return
+    assert done.returncode == 2 and done.stdout == "" and "--lower-is-better" in done.stderr
+
+
+@pytest.mark.parametrize("metric", ["Requests/sec", "throughput", "answers_per_s", "rps", "MB/s"])
+def test_compare_takes_a_higher_rate_for_better(tmp_path: Path, metric: str) -> None:
+    table = write(tmp_path / "r.csv", noisy(10, EFFECTS, sd=0.005), metric)
+    done = loadbook("compare", table, "--baseline", "base", "--metric", metric, "--json")
+    assert json.loads(done.stdout)["comparisons"][0]["verdict"] == "better"
+
+
+def test_compare_refuses_a_row_of_averages_as_a_block(tmp_path: Path) -> None:
+    table = tmp_path / "m.csv"
+    table.write_text(HEADER + "a,1,5\nb,1,6\na,Average,5\nb,Average,6\n")
+    done = loadbook("compare", table, "--baseline", "a")
+    assert done.returncode == 4 and "'Average' is no block" in done.stderr
