@@ -8,7 +8,8 @@
 - `ab_report`: text report of ab
 - `ab_files`: files that ab writes besides its report
 - `ab`: Apache ab 2
-- `artillery`: JSON of Artillery 2, read only
+- `artillery_text`: text of Artillery
+- `artillery`: reports of Artillery 2, read only
 - `autocannon_text`: table of autocannon
 - `autocannon`: autocannon 4 to 9
 - `bombardier_text`: text of bombardier

@@ -1,10 +1,12 @@
-"""Artillery 2: its report in JSON (`--output`) is read; loadbook does not run it.
+"""Artillery 2: its report in JSON (`--output`) is read, or the text that it prints; loadbook does not run it.
 
 - `requests` are responses of any status; requests without one are `errors`, by the class that their codes tell if
   these are as many (doubt `errors_unclassed`): users also fail outside of requests. Rates
   are over the time from the first to the last event.
 - Times are `ttfb`, to the first byte, in whole milliseconds, from the actual start. Percentiles are right to 1 %
   (DDSketch); a minimum was 13 ms where the server took 20 ms.
+- The text has the same counts and times, without p75, p90 and p99.9. It has rates only if the load lay in one of the
+  periods of 10 s by which Artillery reports (doubt `coarse_duration` if not).
 
 Sources: Artillery `packages/core/lib/ssms.js`, `engine_http.js`, its reference "reported metrics"; 2.0.21 measured.
 """
@@ -18,7 +20,8 @@ from typing import Any
 from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import OtherProgram
 from loadbook.core.metrics import count_error_classes
-from loadbook.tools import base, line_patterns
+from loadbook.tools import artillery_text, base, line_patterns
+from loadbook.tools.artillery_text import ArtilleryText
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows
@@ -27,7 +30,7 @@ STATISTICS = {
     "mean": "mean", "min": "min", "p50": "p50", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99", "p99.9": "p999",
     "max": "max",
 }  # fmt: skip
-TEXT_SUMMARY = b"Summary report @"
+TEXT_SUMMARY = artillery_text.REPORT_END.encode()
 SKETCH_ERROR = 0.01  # of a percentile
 # codes of Node's and got's errors -> classes
 ERROR_PATTERNS = (
@@ -44,10 +47,12 @@ class Artillery(base.ImportedTool):
 
     name = "artillery"
     binary = "artillery"
+    report_begin = artillery_text.REPORT_BEGIN
+    report_end = artillery_text.REPORT_END
     report_keys = ("aggregate", "intermediate")
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report in JSON: stdout, or a file beside it."""
+        """Return the rows of one report: JSON on stdout or in a file beside it, else the text."""
         report = _Report(output)
         timed = {"ttfb": BucketedTimes(report.answered)} if report.times else {}
         return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), span=report.span, bucketed=timed)
@@ -57,13 +62,19 @@ TOOL = Artillery()
 
 
 class _Report(JsonReport):
-    """The aggregate of one report in JSON, after a check that it is complete and does not contradict itself."""
+    """The aggregate of one report, after a check that it is complete and does not contradict itself.
+
+    `text` is None for a report in JSON. `seconds` and `span` are None if a text does not tell them.
+    """
 
     tool = "artillery"
+    text: ArtilleryText | None = None
+    span: tuple[float, float] | None = None
+    seconds: float | None
 
     def __init__(self, output: ToolOutput) -> None:
         self.output, self.line = output, 0
-        aggregate = self.table(self._read(), "aggregate")
+        aggregate = self._read()
         self.counters = self.table(aggregate, "counters")
         self.sent = self._counter("http.requests")
         self.codes = {
@@ -76,9 +87,12 @@ class _Report(JsonReport):
         errors = (name for name in self.counters if name.startswith("errors."))
         self.failed = {name.removeprefix("errors."): self._counter(name) for name in errors}
         self._check()
-        first_ms, last_ms = (self.number(aggregate, key) for key in ("firstMetricAt", "lastMetricAt"))
-        self.span = (first_ms / 1000, last_ms / 1000)
-        self.seconds = (last_ms - first_ms) / 1000
+        if self.text:
+            self.seconds = self.text.seconds
+        else:
+            first_ms, last_ms = (self.number(aggregate, key) for key in ("firstMetricAt", "lastMetricAt"))
+            self.span = (first_ms / 1000, last_ms / 1000)
+            self.seconds = (last_ms - first_ms) / 1000
         self.times = self._times(self.table(aggregate, "summaries"))
 
     def rows(self) -> Iterator[Measurement]:
@@ -88,7 +102,9 @@ class _Report(JsonReport):
         yield from status_rows(self.codes, known, self.unanswered, self.seconds)
         yield Measurement("bytes_read", "count", self._counter("http.downloaded_bytes"), "B", None)
         for statistic, value in self.times.items():
-            yield Measurement("ttfb", statistic, value, "s", None)
+            printed = self.text.printed[artillery_text.NAMES.get(statistic, statistic)] if self.text else None
+            step = artillery_text.step_s(statistic) if printed else None
+            yield Measurement("ttfb", statistic, value, "s", printed, step)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
@@ -103,6 +119,9 @@ class _Report(JsonReport):
         )
         if unfinished > 0:
             yield "stopped_early", f"{unfinished} users had not ended"
+        if self.seconds is None:
+            text = "the text does not tell the duration of the load, which is not in one of its periods"
+            yield "coarse_duration", f"{text}: no rates"
         if self.times and self.times.get("mean", self.times["max"]) < base.COARSE_S:
             yield "whole_ms", "Artillery has whole milliseconds only, too coarse for times this short"
         if self.output.exit_code:
@@ -112,19 +131,21 @@ class _Report(JsonReport):
         return self.count(self.counters, name) if name in self.counters else 0
 
     def _read(self) -> dict[str, Any]:
-        """Return the report of stdout or of a file; ParseError if there is none, or several."""
+        """Return the aggregate of stdout or of a file; ParseError if there is none, or several."""
         contents = {"stdout": self.output.stdout, **self.output.files}
         report = self.read_one(contents, *TOOL.report_keys)
+        if report is None and artillery_text.is_text(lines := line_patterns.clean_lines(self.output.stdout)):
+            self.text = artillery_text.read_text(lines)
+            self.line = self.text.line
+            return self.text.aggregate
         if report is None:
             raise self.refused(self._missing_reason())
         if self.output.stdout.count(TEXT_SUMMARY) > 1:
             raise self.refused("a second report: two in one output")
-        return report
+        return self.table(report, "aggregate")
 
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of Artillery or of another program."""
-        if TEXT_SUMMARY in self.output.stdout or b"Metrics for period to:" in self.output.stdout:
-            return "a text report, whose numbers are rounded: use --output FILE"
         if not self.output.stdout.strip():
             circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
             return f"empty: artillery was killed, could not start, or wrote its JSON to a file{circumstances}"

@@ -77,7 +77,7 @@ def status_rows(
     statuses: Mapping[int, int],
     failures: Mapping[str, int],
     unanswered: int,
-    seconds: float,
+    seconds: float | None,
     offered_per_s: float | None = None,
 ) -> Iterator[Measurement]:
     """Yield counts and rates of responses by status, and of `unanswered` attempts without one.
@@ -87,7 +87,8 @@ def status_rows(
     statuses : HTTP status -> number of responses.
     failures : class of errors, such as `errors_timeout` -> number of attempts without a response, as far as known.
         Responses of status 1xx are added to `errors_other` if that is a key.
-    seconds : duration of the load; if it is 0, rates are left out, or are 0 without responses.
+    seconds : duration of the load; if it is 0, rates are left out, or are 0 without responses. None if it is not
+        known: neither rates nor a duration.
     offered_per_s : requested rate (1/s); None or 0 for a closed loop.
     """
     by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
@@ -95,12 +96,13 @@ def status_rows(
     failed_status = sum(n for code, n in statuses.items() if code >= 400)
     yield Measurement("requests", "count", answered, "1", None)
     yield Measurement("ok", "count", ok, "1", None)
-    if seconds > 0 or not answered:
+    if seconds is not None and (seconds > 0 or not answered):
         for metric, n in (("requests_per_s", answered), ("ok_per_s", ok)):
             yield Measurement(metric, "value", n / seconds if seconds > 0 else 0.0, "1/s", None)
     if offered_per_s:
         yield Measurement("offered_per_s", "value", offered_per_s, "1/s", None)
-    yield Measurement("duration", "value", max(0.0, seconds), "s", None)
+    if seconds is not None:
+        yield Measurement("duration", "value", max(0.0, seconds), "s", None)
     yield Measurement("errors", "count", unanswered + answered - ok, "1", None)
     yield Measurement("errors_status", "count", failed_status, "1", None)
     for name, count in failures.items():

@@ -27,6 +27,7 @@ CAPTURES = ROOT / "tests/fixtures"
 READ = [
     ("ab", "2.3--n20000_c50.stdout", "text"),
     ("artillery", "2.0.21--clean_both.result", "`--output`"),
+    ("artillery", "2.0.21--clean_text.stdout", "text"),
     ("autocannon", "9.0.0--clean_json.stdout", "`--json`"),
     ("autocannon", "9.0.0--clean_text.stderr", "table on stderr"),
     ("bombardier", "1.2.6--clean_json.stdout", "JSON"),
@@ -67,7 +68,6 @@ READ = [
 NOT_READ = [
     ("ab", "2.3--html_w.stdout", "HTML of `-w`", "HTML of ab -w"),
     ("ab", "2.3--csv_tsv_n300.pct.csv", "alone", "no report of ab"),
-    ("artillery", "2.0.21--clean_text.stdout", "rounded", "rounded"),
     ("h2load", "1.52.0--logfile.req.log", "alone", "no report of h2load"),
     ("jmeter", "5.6.3--summariser_2s.stdout", "text of the console", "without single samples"),
     ("vegeta", "12.13.0--hist.stdout", "histogram", "only a distribution"),
@@ -75,6 +75,7 @@ NOT_READ = [
 # tool, capture that begins as every report
 SPLIT = [
     ("ab", "2.3--n20000_c50.stdout"),
+    ("artillery", "2.0.21--clean_text.stdout"),
     ("autocannon", "9.0.0--clean_text.stderr"),
     ("bombardier", "1.2.6--clean_text.stdout"),
     ("fortio", "1.66.5--clean_text.stderr"),

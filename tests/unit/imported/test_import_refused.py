@@ -159,7 +159,6 @@ def test_import_follows_no_links_and_reads_no_devices(call):
     ("capture", "words"),
     [
         ("vegeta/12.13.0--hist.stdout", ": only a distribution of times: read `vegeta encode -to csv`"),
-        ("artillery/2.0.21--clean_text.stdout", ": a text report, whose numbers are rounded: use --output FILE"),
         ("wrk/4.1.0--usage_noargs.stdout", ": the tool printed its usage"),
         ("wrk/4.1.0--sigkill_after_head.stdout", ": report is not complete"),
         ("ab/2.3--noargs.stdout", " is empty: the tool was killed"),

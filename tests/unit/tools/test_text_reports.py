@@ -64,6 +64,7 @@ TEXTS = [
     text_of("oha", "1.16.0--mix500_text"),
     ("fortio", ToolOutput(capture(FIXTURES / "fortio/1.66.5--rate_text.json").stderr)),
     text_of("bombardier", "1.2.6--clean_text"),
+    ("artillery", ToolOutput((FIXTURES / "artillery/2.0.21--periods_both.stdout").read_bytes())),
 ]
 
 
