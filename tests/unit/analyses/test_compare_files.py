@@ -136,6 +136,18 @@ def test_copies_and_several_tools_are_told(tmp_path: Path) -> None:
     assert any("several tools, which measure differently: before: wrk; after: ab, wrk" in line for line in doubts)
 
 
+def test_copies_of_results_of_single_requests_are_told(tmp_path: Path) -> None:
+    whole = FIXTURES / "jmeter" / "5.6.3--csv_all_columns.out.jtl"
+    for side, names in (("before", ("run-1.jtl", "run-2.jtl")), ("after", ("run-3.jtl",))):
+        (tmp_path / side).mkdir()
+        for name in names:
+            shutil.copy(whole, tmp_path / side / name)
+    (tmp_path / "after" / "run-3.jtl").write_bytes(whole.read_bytes().replace(b"\n", b"\r\n"))
+    doubts = compare(tmp_path / "before", tmp_path / "after").doubts
+    assert "before: run-2.jtl does not count: it has all numbers of before: run-1.jtl" in doubts
+    assert "after: run-3.jtl does not count: it has all numbers of before: run-1.jtl" in doubts
+
+
 def test_intervals_are_wider_by_the_last_printed_digit(tmp_path: Path) -> None:
     before, after = write_runs(tmp_path / "a", BASE), write_runs(tmp_path / "b", SLOW)
     for number, file in enumerate([*sorted(before.iterdir()), *sorted(after.iterdir())]):

@@ -212,6 +212,21 @@ def test_import_of_two_identical_outputs_raises_a_doubt(layout, tmp_path):
     assert {name for name, _ in problems(data, "doubt")} == {"same_output"}
 
 
+def test_import_of_two_identical_results_of_jmeter_raises_a_doubt(layout, tmp_path):
+    whole = (BY_HAND.parent / "jmeter" / "5.6.3--csv_all_columns.out.jtl").read_bytes()
+    there = tmp_path / "jtl"
+    there.mkdir()
+    rows = []
+    for block in (1, 2):
+        for arm in ("plain", "other"):
+            name = f"{arm}-{block}.jtl"
+            (there / name).write_bytes(whole)
+            rows.append({"file": name, "treatment": arm, "block": block})
+    write(there, rows)
+    data = imported(layout, there, metric="requests_per_s")
+    assert [name for name, trial in problems(data, "doubt") if trial].count("same_output") == 3
+
+
 def test_import_with_a_column_offered_per_s_is_an_open_load(layout, tmp_path):
     there = tmp_path / "rates"
     there.mkdir()

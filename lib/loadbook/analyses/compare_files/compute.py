@@ -249,10 +249,10 @@ def _doubts(sides: Sequence[Side], key: Key) -> Iterator[str]:
         for run in side.runs:
             if run.report.parsed is None:
                 yield f"not read: {run.report.error}"
-            elif run.excluded_by:
-                yield f"{run.report.name} does not count: {run.excluded_by.message}"
             elif run.copy_of:
                 yield f"{side.name}: {run.report.name} does not count: it has all numbers of {run.copy_of}"
+            elif run.excluded_by:
+                yield f"{run.report.name} does not count: {run.excluded_by.message}"
         found: dict[tuple[str, str], list[str]] = {}
         for run in side.counting:
             for hit in run.hits:
