@@ -100,7 +100,7 @@ def _check_transfer(run: AbReport) -> None:
 def _check_times(run: AbReport) -> None:
     """Raise ParseError if times do not ascend, or percentiles are missing.
 
-    They may be after one request, with -d, and where the command is not known, which may have had -d.
+    They may be after one request, with -d, and where the command is not known, which may have had -d: a doubt then.
     """
     report = run.report
     present = [line_name in report for line_name in ("table", *(f"row{p}" for p in (*PERCENTILES, 100)))]
@@ -269,6 +269,8 @@ def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]
     if run.timed_requests < complete:
         text = f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow"
         yield "latency_averaged", text
+    if run.timed_requests > 1 and not exact and "table" not in report and "-d" not in options:
+        yield "percentiles_lost", "the report ends before ab's table of percentiles: it was cut, or ab ran with -d"
     if run.answered and not exact and report.count("total_mean") * 1e-3 < base.COARSE_S:
         yield "whole_ms", "times are whole milliseconds, too coarse for times this short; ab -e writes finer ones"
     if b"illegal option" in run.output.stderr or b"invalid option" in run.output.stderr:

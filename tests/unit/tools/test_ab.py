@@ -282,6 +282,13 @@ def test_ab_report_without_percentiles_median_and_command_has_its_counts_and_ext
     assert {name for metric, name in without if metric == "latency"} == {"mean", "min", "max"}
 
 
+def test_ab_report_that_may_be_cut_before_its_percentiles_is_doubtful() -> None:
+    text = case("n20000_c50").stdout.partition(b"\nPercentage of the requests")[0]
+    assert "percentiles_lost" in dict(parsed(ToolOutput(text)).doubts)
+    for whole in (case("n20000_c50"), case("no_table_d")):
+        assert "percentiles_lost" not in dict(parsed(whole).doubts)
+
+
 OLD = """This is ApacheBench, Version 2.0.40-dev <$Revision: 1.146 $> apache-2.0
 Server Port:            80
 Document Path:          /list.php
