@@ -16,11 +16,11 @@ from loadbook.tools.line_patterns import LinePattern, TextReport
 ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other", "write": "write"}
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # ab's row -> metric
-PLAIN_HEADING = "min   avg   max"  # the table's heading when ab runs with -S
+PLAIN_HEADING = "min avg max"  # the table's heading when ab runs with -S
 
 _N = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d+"
-_FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
+_FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}|\d{1,4}(?= )"  # %5d, also without its blanks
 TIMED_REQUESTS = 50_000  # the number of requests that ab's option -t sets
 GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
 EMPTY_SHARE = 0.05  # answers with less than this share of the page's bytes on average were lost, not another page
@@ -43,7 +43,7 @@ def _times_line(row: str, plain: bool) -> LinePattern:
     """Return the pattern of a row of times; with -S (`plain`) it is ``%5d %5d%5d``, in which numbers may touch."""
     example = f"{row.capitalize()}:        0    1   1.6      1      22"
     rest = (
-        rf" +(?P<{row}_min>{_N}) +(?P<{row}_mean>{_N}) +(?P<{row}_sd>{_REAL}) +(?P<{row}_p50>{_N}) +(?P<{row}_max>{_N})"
+        rf" *(?P<{row}_min>{_N}) +(?P<{row}_mean>{_N}) +(?P<{row}_sd>{_REAL}) +(?P<{row}_p50>{_N}) +(?P<{row}_max>{_N})"
     )
     if plain:
         example = f"{row.capitalize() + ':':12}    0     0    1"
@@ -88,7 +88,7 @@ TIMES_HEADING = (
 PERCENTILE_TABLE = (
     LinePattern("table", "Percentage of the requests served within a certain time (ms)",
                 "Percentage of the requests served", r" within a certain time \(ms\)", True),
-    *(LinePattern(f"row{p}", f"  {p}%      1", f"  {p}% ", rf" *(?P<p{p}>{_N})", True) for p in PERCENTILES),
+    *(LinePattern(f"row{p}", f"  {p}%      1", rf" {{1,2}}{p}% ", rf" *(?P<p{p}>{_N})", True) for p in PERCENTILES),
     LinePattern("row100", " 100%     22 (longest request)", " 100% ", rf" *(?P<p100>{_N}) \(longest request\)", True),
 )  # fmt: skip
 
@@ -98,7 +98,7 @@ def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
     rows = ("connect", "processing", "waiting", "total")
     if any(re.match(r"Complete requests: +0$", line) for line in lines):
         return HEAD_PATTERNS
-    is_plain = any(line.lstrip() == PLAIN_HEADING for line in lines)
+    is_plain = any(" ".join(line.split()) == PLAIN_HEADING for line in lines)
     times = (_times_line(row, is_plain) for row in rows)
     return (*HEAD_PATTERNS, *TIMES_HEADING, *times, *PERCENTILE_TABLE)
 

@@ -38,8 +38,8 @@ PATTERNS = (
     LinePattern(
         "latency",
         "  Latency      226.66us    81.37us   736.00us",
-        r"  Latency  ",
-        rf" *{_TIME.format('mean')} +{_TIME.format('sd')} +{_TIME.format('max')}",
+        r"  Latency +(?=\d)",
+        rf"{_TIME.format('mean')} +{_TIME.format('sd')} +{_TIME.format('max')}",
         optional=True,
     ),
     LinePattern("distribution", "  Latency Distribution", r"  Latency Distribution", optional=True),

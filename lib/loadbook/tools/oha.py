@@ -80,7 +80,7 @@ def time_metric(argv: Sequence[str]) -> str:
 
 def is_text_report(lines: Sequence[str]) -> bool:
     """Return whether lines are of the text that oha prints without ``--output-format json``."""
-    return any(re.match(r"(?:  )?Success rate:(?:\t| +)", line) for line in lines)
+    return any(re.match(r" {0,2}Success rate:(?:\t| +)", line) for line in lines)
 
 
 MARKS = ("summary", "latencyPercentiles")  # keys of a report
