@@ -99,13 +99,22 @@ def _without_prefix(text: str) -> tuple[str, str] | None:
     filled = [line for line in lines if line]
     if len(filled) < MIN_LINES:
         return None
-    if all(found := [_NUMBER.match(line) for line in filled]) and _are_numbers([match for match in found if match]):
-        return "\n".join(_NUMBER.sub("", line, count=1) for line in lines), "the number of each line"
+    numbered = [_with_number(line, raw) for line, raw in zip(lines, text.split("\n"), strict=True)]
+    found = [_NUMBER.match(line) for line in numbered if line]
+    if all(found) and _are_numbers([match for match in found if match]):
+        return "\n".join(_NUMBER.sub("", line, count=1) for line in numbered), "the number of each line"
     for prefix in reversed(prefixes):
         every = re.compile(f"{prefix_shape(prefix)}|{prefix_shape(prefix.rstrip())}$")
         if all(map(every.match, filled)):
             return "\n".join(every.sub("", line, count=1) for line in lines), prefix_note(prefix)
     return None
+
+
+def _with_number(line: str, raw: str) -> str:
+    """Return a line with the number that stood before its carriage returns, as they delete it from the line."""
+    before, returned, _ = raw.rstrip("\r").partition("\r")
+    number = _NUMBER.fullmatch(before) if returned else None
+    return before + line if number else line
 
 
 def _are_numbers(matches: Sequence[re.Match[str]]) -> bool:

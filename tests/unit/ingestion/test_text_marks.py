@@ -18,6 +18,7 @@ TEXTS = {
     "locust": "locust/2.47.0--clean_csv.stderr",
     "k6": "k6/1.8.1--new_summary.stdout",
     "wrk": "wrk/4.1.0--tls.stdout",
+    "artillery as text": "artillery/2.0.21--clean_text.stdout",
     "autocannon": "autocannon/9.0.0--rst_text.stderr",
     "fortio": "fortio/1.66.5--clean_text.stderr",
     "oha": "oha/1.16.0--clean_text.stdout",
@@ -82,6 +83,16 @@ def test_report_has_the_same_numbers_in_what_it_lies_in(way: str, name: str, tmp
     whole = read(tmp_path, text.encode())
     assert len(whole) == 1 and not isinstance(whole[0], str)
     assert read(tmp_path, WAYS[way](text).encode()) == whole
+
+
+@pytest.mark.parametrize("number", ["{:6}\t", "{}:", "out/run-1.txt:{}:", "{:3} "])
+@pytest.mark.parametrize("name", ["clean_text", "dead_text"])
+def test_progress_between_carriage_returns_hides_no_number_of_a_line(name: str, number: str, tmp_path: Path) -> None:
+    text = (FIXTURES / f"bombardier/1.2.6--{name}.stdout").read_bytes()
+    whole = read(tmp_path, text)
+    assert b"\r" in text and len(whole) == 1 and not isinstance(whole[0], str)
+    lines = enumerate(text.decode().removesuffix("\n").split("\n"), 1)
+    assert read(tmp_path, "".join(f"{number.format(place)}{line}\n" for place, line in lines).encode()) == whole
 
 
 @pytest.mark.parametrize("name", CAPTURES)
