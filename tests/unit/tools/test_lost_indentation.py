@@ -17,6 +17,7 @@ from tool_captures import FIXTURES, attempt, capture, table
 
 TEXT_TOOLS = sorted(name for name in base.tool_names() if base.load_tool(name).report_begin)
 BINARY = ("12.13.0--gob.stdout",)
+REQUESTS = ("12.13.0--csv.stdout",)  # rows of single requests have no end
 CAPTURES = [
     (tool, path)
     for tool in TEXT_TOOLS
@@ -56,9 +57,8 @@ def test_text_without_indentation_is_read_as_the_text_with_it(tool: str, path: P
 @pytest.mark.parametrize(("tool", "path"), CAPTURES[::3], ids=[f"{tool}-{path.stem}" for tool, path in CAPTURES[::3]])
 def test_text_without_indentation_that_is_cut_is_refused_or_read_as_the_whole(tool: str, path: Path) -> None:
     captured = capture(path.with_suffix(".json"))
-    if (whole := attempt(tool, captured)) is None or captured.stdout.startswith(
-        (b"{", b"[", b"response-time,", b"request-start,")
-    ):
+    has_no_end = path.name in REQUESTS or captured.stdout.startswith((b"{", b"[", b"response-time,", b"request-start,"))
+    if (whole := attempt(tool, captured)) is None or has_no_end:
         return
     flat = flattened(captured)
     lines = flat.stdout.splitlines(keepends=True)
