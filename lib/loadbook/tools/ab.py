@@ -3,9 +3,9 @@
 - Above about 50,000 requests per second ab's thread is the limit. An expired time-out ends ab without a report, and
   the trial fails.
 - Pages of variable length need `extra = ["-l"]`, otherwise other lengths than the first are `errors_length`. With -l
-  ab calls lost and cut answers complete: there are `ok` and `errors` only if every connection was kept alive, or if
-  `-v 2` prints the head of every answer (doubt `unchecked_answers`). They are missing, too, if the first answer was
-  empty, or most others had another length (doubt `first_answer`).
+  ab calls lost and cut answers complete, so `ok` may be too high (doubt `unchecked_answers`), unless every connection
+  was kept alive, or `-v 2` prints the head of every answer. `ok` and `errors` are missing if these heads prove answers
+  lost, and if the first answer was empty, or most others had another length (doubt `first_answer`).
 - `requests` are ab's "Complete requests", failed ones included, or 0 if ab received no byte. **`ok` and
   `errors_status` are missing if ab cannot tell**: "Non-2xx" counts redirects and errors alike (doubt `non_2xx`), and
   `extra = ["-v", "2"]` prints every code. Its classes of failure overlap: with two of them there is no `ok` and no
@@ -211,7 +211,7 @@ def _error_rows(run: AbReport) -> Iterator[Measurement]:
     classes, status = run.failures, run.status_errors
     occurred = [n for n in (*classes.values(), status) if n != 0]
     unnoticed = run.complete > 0 and run.report.count("bytes") == 0 and not occurred  # failures that ab did not notice
-    cannot_tell = unnoticed or run.first_was_another or not (run.is_whole or occurred)
+    cannot_tell = unnoticed or run.first_was_another or (run.is_whole is False and not occurred)
     if None not in occurred and len(occurred) < 2 and not cannot_tell:
         n = (occurred[0] if occurred else 0) or 0
         yield Measurement("errors", "count", n, "1", run.report.text_if("failed", n))
@@ -250,8 +250,8 @@ def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]
         text = f"{report.text('length')} of {complete} answers had not the first one's {report.text('page_bytes')} B"
         yield "first_answer", f"{text}: that was another page, or empty, so neither good answers nor errors are known"
     elif not run.is_whole:
-        text = "with -l ab calls lost and cut answers complete: neither good answers nor all errors are known"
-        yield "unchecked_answers", text
+        fewer = "good answers may be fewer" if run.is_whole is None else "good answers are fewer, and not known"
+        yield "unchecked_answers", f"with -l ab calls lost and cut answers complete: {fewer}"
     if run.status_errors is None:
         text = f"{report.text('non2xx')} of {complete} answers were not 2xx; ab does not tell redirects from errors"
         yield "non_2xx", f"{text}, so neither good answers nor error responses are counted"

@@ -203,8 +203,8 @@ class AbReport:
         return "page_bytes" in self.report.fields
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is known that every answer came, and came whole: lost and cut ones are complete to ab -l.
+    def is_whole(self) -> bool | None:
+        """Whether every answer came, and came whole; None if that is not known: lost ones are complete to ab -l.
 
         ab keeps a connection alive only after all bytes of a Content-Length. With -v 2 it prints the head of each
         answer, so that the lengths in them can be added up.
@@ -212,6 +212,8 @@ class AbReport:
         if self.checks_lengths or 0 < self.complete == self.report.count("kept"):
             return True
         heads = _printed_heads(self.lines)
+        if not heads:
+            return None
         sizes = [size for size in heads if size is not None]
         adds_up = len(sizes) < len(heads) or sum(sizes) == self.report.count("html")
         return len(heads) == self.complete and adds_up
@@ -234,7 +236,7 @@ class AbReport:
         """Number of good responses; None if ab cannot tell them."""
         if not self.answered:
             return 0
-        if self.first_was_another or not self.is_whole:
+        if self.first_was_another or self.is_whole is False:
             return None
         failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]
         if None in failed or len(failed) > 1:

@@ -7,8 +7,8 @@
   ``--renderStatusCodes`` only (doubt `non_2xx`).
 - "N requests in" counts what was sent. It and the errors are thousands from 1,000 on (doubt `rounded_counts`).
 - A table does not tell a rate (``-R``), whose correction adds times: loadbook must know the command.
-- An output that ends just before the line of errors looks like one without errors. So errors are 0 only if another
-  line, or an empty one, is behind "N requests in", or all requests have a response (else doubt `errors_unseen`).
+- A table without a line of errors has none. One that was cut before that line looks the same: note `errors_unseen`,
+  unless another line, or an empty one, is behind "N requests in", or all requests have a response.
 """
 
 from __future__ import annotations
@@ -158,12 +158,10 @@ class Table(NamedTuple):
             yield Measurement("duration", "value", self.seconds, "s", self.seconds_text)
         if codes is not None:
             bad = sum(codes.get(name, 0) for name in ("4xx", "5xx"))
-            if self.errors_seen:
-                yield Measurement("errors", "count", failed + bad + codes.get("1xx", 0), "1", None)
+            yield Measurement("errors", "count", failed + bad + codes.get("1xx", 0), "1", None)
             yield Measurement("errors_status", "count", bad, "1", None)
-        if self.errors_seen:
-            yield Measurement("errors_timeout", "count", _thousands(self.timeouts), "1", self.timeouts)
-        if self.errors_seen and (self.timeouts == "0" or not self.is_rounded):
+        yield Measurement("errors_timeout", "count", _thousands(self.timeouts), "1", self.timeouts)
+        if self.timeouts == "0" or not self.is_rounded:
             others = failed - _thousands(self.timeouts) + (codes or {}).get("1xx", 0)
             yield Measurement("errors_other", "count", others, "1", None)
         yield from self._statuses()
@@ -182,8 +180,8 @@ class Table(NamedTuple):
                 "autocannon's table has responses other than 2xx, and not their codes: errors are not known",
             )
         if not self.errors_seen:
-            text = "the table ends where autocannon's line of errors would stand, and may be cut"
-            yield "errors_unseen", f"{text}: errors are not known, and a time after a lost request would be no latency"
+            text = "the table ends without a line of errors, as autocannon prints it if there were none"
+            yield "errors_unseen", f"{text}; a table cut before that line looks the same"
         if self.is_rounded:
             yield "rounded_counts", f"autocannon's table rounds errors to thousands: {self.failed} errors"
 

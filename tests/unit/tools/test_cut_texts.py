@@ -36,5 +36,7 @@ def test_text_cut_after_any_line_has_no_other_number(tool: str, path: Path) -> N
     for end in range(max(1, len(lines) - LAST_LINES), len(lines)):
         parsed = attempt(tool, ToolOutput(b"".join(lines[:end])))
         for key, value in (values(parsed) if parsed else {}).items():
+            if parsed and "errors_unseen" in dict(parsed.doubts) and key[0].startswith("errors"):
+                continue  # a table without its line of errors is one without errors
             # wrk's own lines, before those of the script of loadbook, round the same number
             assert key in whole and value == pytest.approx(whole[key], rel=0.01), (lines[end - 1], key)
