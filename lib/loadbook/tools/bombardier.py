@@ -23,7 +23,7 @@ from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, bombardier_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport, find_report
-from loadbook.tools.request_rows import coarse_doubts, is_coarse, status_rows, timed_load_doubts
+from loadbook.tools.request_rows import coarse_doubts, is_coarse, status_rows, timed_load_doubts, with_hardly_moved
 
 MARKS = ("spec", "result")  # keys of a report
 PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
@@ -44,7 +44,9 @@ class Bombardier(base.ImportedTool):
         is_text = any(bombardier_text.FIRST_LINE.match(line) for line in line_patterns.clean_lines(output.stdout))
         has_json = find_report("bombardier", _contents(output), *MARKS) is not None
         report = _TextReport(output) if is_text and not has_json else _Report(output)
-        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        parsed = ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        metric, attempts = "service_time" if report.rate_per_s else "latency", report.answered + report.unanswered
+        return with_hardly_moved(parsed, metric, report.unanswered, attempts)
 
 
 TOOL = Bombardier()

@@ -29,7 +29,7 @@ from loadbook.tools import base, line_patterns, locust_csv, locust_text
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import Document, find_report, read_json
 from loadbook.tools.recipes import recipes
-from loadbook.tools.request_rows import STATISTIC_PERCENTS, status_rows, time_rows
+from loadbook.tools.request_rows import STATISTIC_PERCENTS, status_rows, time_rows, with_hardly_moved
 
 LOCUST_FILE, REQUESTS_FILE = "locustfile.py", "requests.json"
 RESERVED_OPTIONS = (
@@ -106,7 +106,9 @@ class Locust(base.Tool):
                 return _parse_report(found, output)
         if tables := locust_text.read_tables(output) or locust_csv.read_csv(output):
             lasted = math.inf if tables.seconds is None else tables.seconds
-            return ParsedReport(tables.rows, doubts=(*tables.doubts, *_run_doubts(lasted, output)))
+            report = ParsedReport(tables.rows, doubts=(*tables.doubts, *_run_doubts(lasted, output)))
+            counts = {row.metric: int(row.value) for row in tables.rows if row.statistic == "count"}
+            return with_hardly_moved(report, "latency", counts["errors"], counts.get("attempts", 0))
         raise ParseError("locust", "stdout", 0, _missing_reason(output))
 
 
@@ -157,7 +159,9 @@ def _parse_report(found: Document, output: ToolOutput) -> ParsedReport:
     if any(row.statistic == "mean" and row.value < base.COARSE_S for row in times):
         doubts.append(("whole_ms", "Locust has whole milliseconds only, too coarse for times this short"))
     doubts += _run_doubts(load.seconds, output)
-    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=load.span, bucketed=bucketed)
+    report = ParsedReport((*rows, *times), doubts=tuple(doubts), span=load.span, bucketed=bucketed)
+    mixed = failures.unanswered if failures.are_known else failed
+    return with_hardly_moved(report, "latency", mixed, requests)
 
 
 class _Failures(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loadbook.tools.base import (
@@ -17,6 +19,8 @@ from loadbook.tools.base import (
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Histogram, Summary
 
+# attempts without a response, as a share of those beyond a percentile, that may be among its times
+FEW_SHARE = 0.02
 STATISTIC_PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)}, "max": 100.0}
 
 
@@ -51,6 +55,33 @@ def measurements(figures: Summary, time_metric: str, offered_per_s: float | None
             yield Measurement("bytes_per_s", "value", received / duration_s, "B/s", None)
     for metric, times in _time_histograms(figures, time_metric).items():
         yield from time_rows(metric, times)
+
+
+def with_hardly_moved(report: ParsedReport, metric: str, unanswered: int, attempts: int) -> ParsedReport:
+    """Return the report with percentiles of all attempts also as `metric`, that of answered ones, where this is so.
+
+    The rank of a percentile among the answered attempts differs from that among all by at most `unanswered`. It must be
+    at most FEW_SHARE of the attempts beyond the percentile, on the side with fewer of them: 20 of 100,000 for p99.
+    """
+    present = {(row.metric, row.statistic) for row in report.measurements}
+    kept = []
+    for row in report.measurements:
+        percent = re.fullmatch(r"p(\d+(?:\.\d+)?)", row.statistic)
+        if not percent or row.metric != "attempt_time" or (metric, row.statistic) in present:
+            continue
+        beyond = attempts * min(float(percent[1]), 100.0 - float(percent[1])) / 100.0
+        if unanswered <= FEW_SHARE * beyond:
+            kept.append(row._replace(metric=metric))
+    if not kept:
+        return report
+    names = ", ".join(row.statistic for row in kept)
+    doubts = tuple(
+        (name, f"{text}; {names} stand as {metric}, too, since so few hardly move them")
+        if name in ("unanswered", "failed_unknown")
+        else (name, text)
+        for name, text in report.doubts
+    )
+    return replace(report, measurements=(*report.measurements, *kept), doubts=doubts)
 
 
 def per_second_samples(figures: Summary) -> Iterator[Sample]:

@@ -309,7 +309,8 @@ def _summary_report(
         rows += [Measurement(metric, name, value, "s", text, step) for name, (value, text, step) in times.items()]
         timed = {metric: BucketedTimes(attempts)}
     doubts = tuple(_report_doubts(attempts, unanswered, seconds, output))
-    return ParsedReport(tuple(rows), doubts=doubts, bucketed=timed)
+    report = ParsedReport(tuple(rows), doubts=doubts, bucketed=timed)
+    return request_rows.with_hardly_moved(report, _time_metric(output.argv), unanswered, attempts)
 
 
 def _read_report(found: Document) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def test_times_that_count_attempts_without_response_are_those_of_attempts() -> N
     found = values(parsed)
     assert found["errors_timeout", "count"] > 0 and found["requests", "count"] > 0
     assert "unanswered" in dict(parsed.doubts)
-    assert {row.metric for row in parsed.measurements if row.unit == "s"} == {"duration", "attempt_time"}
+    assert found["errors", "count"] == 10
+    assert {row.metric for row in parsed.measurements if row.unit == "s"} == {"duration", "attempt_time", "latency"}
+    assert [row.statistic for row in parsed.measurements if row.metric == "latency"] == ["p50"]  # of few failures
     assert (found["attempt_time", "p99"], found["attempts", "count"]) == (0.103799, 1140)
     assert found["attempts_per_s", "value"] == pytest.approx(1140 / 2.001664521)
 

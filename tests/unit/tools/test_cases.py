@@ -52,7 +52,8 @@ READ = (
     Case("share_of_failures_ab_length/cache-off-3.txt", "requests=2000", absent="first_answer"),
     Case(
         "one_failure/report.json",
-        "requests=99999 errors_timeout=1 attempt_time.p50=0.002 attempt_time.p99=0.004 service_time.mean=-",
+        "requests=99999 errors_timeout=1 attempt_time.p50=0.002 attempt_time.p99=0.004 attempt_time.mean=0.0021 "
+        "service_time.mean=- service_time.p50=0.002 service_time.p95=0.0028 service_time.p99=0.004 service_time.max=-",
         "unanswered",
     ),
     Case("k6_two_definitions/points.csv", "requests=10 ok=4 errors_status=6 latency.mean=0.0046 latency.p50=0.001"),

@@ -215,7 +215,7 @@ def test_attack_that_was_stopped_or_fell_behind_its_rate_is_doubtful() -> None:
     assert "600 requests were started in 2 s, of 800 that were due" in behind.doubts[0][1]
 
 
-def test_one_attempt_without_an_answer_leaves_the_times_of_all_attempts() -> None:
+def test_one_attempt_without_an_answer_hardly_moves_the_percentiles() -> None:
     """99,999 responses, and one time-out after 30 s."""
     latencies = {"total": 210 * 10**9, "mean": 2100000, "50th": 2000000, "90th": 2500000, "95th": 2800000}
     latencies |= {"99th": 4000000, "max": 30000500000, "min": 1500000}
@@ -232,5 +232,7 @@ def test_one_attempt_without_an_answer_leaves_the_times_of_all_attempts() -> Non
     assert times == {
         "mean": 0.0021, "min": 0.0015, "p50": 0.002, "p90": 0.0025, "p95": 0.0028, "p99": 0.004, "max": 30.0005,
     }  # fmt: skip
-    assert found["requests", "count"] == 99_999 and ("service_time", "p50") not in found
+    assert found["requests", "count"] == 99_999
+    kept = {statistic: value for (metric, statistic), value in found.items() if metric == "service_time"}
+    assert kept == {name: times[name] for name in ("p50", "p90", "p95", "p99")}
     assert [name for name, _ in parsed.doubts] == ["unanswered"]
