@@ -177,7 +177,8 @@ class Ab(base.Tool):
         check_report(run)
         exact = read_percentiles(run)
         rows = (*_count_rows(run), *_time_rows(run, exact))
-        return ParsedReport(rows, tuple(started_per_second(run)), tuple(_doubts(run, exact)))
+        load = {"connections": report.text("concurrency")} | line_patterns.printed_load(report)
+        return ParsedReport(rows, tuple(started_per_second(run)), tuple(_doubts(run, exact)), load=load)
 
 
 TOOL = Ab()

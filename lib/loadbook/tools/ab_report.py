@@ -53,7 +53,7 @@ def _times_line(row: str, plain: bool) -> LinePattern:
 
 HEAD_PATTERNS = (
     LinePattern("port", "Server Port:            8080", "Server Port:", rf" +{_N}"),
-    LinePattern("path", "Document Path:          /", "Document Path:", r" +\S.*"),
+    LinePattern("path", "Document Path:          /", "Document Path:", r" +(?P<url>\S.*)"),
     LinePattern("document", "Document Length:        4 bytes", "Document Length:",
                 rf" +(?:Variable|(?P<page_bytes>{_N}) bytes)"),
     _count_line("workers", "Number of workers", optional=True),  # trunk

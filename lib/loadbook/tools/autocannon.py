@@ -31,7 +31,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.autocannon_text import CLASSES, Table, has_table, read_table
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import Document, JsonReport, find_report
+from loadbook.tools.json_report import Document, JsonReport, find_report, printed_load
 from loadbook.tools.recipes import recipes
 
 RESERVED_OPTIONS = (
@@ -88,7 +88,8 @@ class Autocannon(base.Tool):
         found = find_report(self.name, {"stdout": output.stdout}, *self.report_keys)
         if found is not None:
             report = _Report(output, found)
-            return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+            load = printed_load(found.value, {"connections": "connections", "pipelining": "pipelining"}, "url")
+            return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), load=load)
         for file, data in (("stdout", output.stdout), ("stderr", output.stderr)):
             if has_table(lines := line_patterns.clean_lines(data)):
                 return _table_report(read_table(file, lines), output)
@@ -135,7 +136,7 @@ def _table_report(table: Table, output: ToolOutput) -> ParsedReport:
         asked_s=table.asked_s,
     )
     doubts = (*run.doubts(output), *table.doubts())
-    return ParsedReport(tuple(table.rows(run.counted, run.time_metric)), doubts=doubts)
+    return ParsedReport(tuple(table.rows(run.counted, run.time_metric)), doubts=doubts, load=table.load)
 
 
 class _Run(NamedTuple):

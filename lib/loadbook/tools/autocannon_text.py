@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from loadbook.tools.base import Measurement
-from loadbook.tools.line_patterns import LinePattern, TextReport, read_report
+from loadbook.tools.line_patterns import LinePattern, TextReport, printed_load, read_report
 
 EXACT_BELOW = 2048  # its histogram of responses per second has steps of 1 below it
 MEAN_STEP_S = 1e-5  # of mean and deviation, whose zeros at the end are left out: "10.5 ms"
@@ -40,7 +40,7 @@ def _cells(content: Sequence[tuple[str, str]]) -> str:
 
 
 PATTERNS = (
-    LinePattern("head", "Running 2s test @ http://127.0.0.1:8080/", HEAD, r"\S.*"),
+    LinePattern("head", "Running 2s test @ http://127.0.0.1:8080/", HEAD, r"(?P<url>\S.*)"),
     LinePattern(
         "load",
         "10 connections",
@@ -122,7 +122,8 @@ class Table(NamedTuple):
     `answered` is None, and `responses` not whole, where the table rounds; both are None where it tells no number of
     samples. `sent` is None if rounded. `codes` has the responses by class of their status, None where that is not
     known. `good` is the number of 2xx if the table tells it. `failed`, `timeouts` and the texts of `times` are as
-    printed, `read` is (bytes, text). `errors_seen` is false if a line of errors may have been cut.
+    printed, `read` is (bytes, text). `errors_seen` is false if a line of errors may have been cut. `load` has what
+    is printed of the load.
     """
 
     asked_s: float | None
@@ -139,6 +140,7 @@ class Table(NamedTuple):
     read: tuple[float, str]
     times: dict[str, str]
     errors_seen: bool
+    load: dict[str, str]
 
     def rows(self, counted: bool, time_metric: str) -> Iterator[Measurement]:
         """Yield counts, rates and times; rates and duration unless a number of requests ended the run."""
@@ -238,6 +240,7 @@ def read_table(file: str, lines: Sequence[str]) -> Table:
         read=(_size(text.text("read"))[0], text.text("read")),
         times=_times(text, lines) if _decimal(text, "rate_avg") else {},
         errors_seen="errors" in text or not is_last or sent == str(answered),
+        load=printed_load(text, "connections", "pipelining"),
     )
 
 

@@ -141,6 +141,8 @@ class ParsedReport:
     report it. The tool's process may have started seconds before its first request.
 
     `rejected` counts the unreadable rows of the tool's per-request log, by the name of the doubt that reports them.
+
+    `load` has what the report prints of its load, such as {"connections": "50", "path": "/"}.
     """
 
     measurements: tuple[Measurement, ...]
@@ -150,6 +152,7 @@ class ParsedReport:
     span: tuple[float, float] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     bucketed: Mapping[str, BucketedTimes] = field(default_factory=dict)
+    load: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:

@@ -22,7 +22,7 @@ from loadbook.core.go_programs import FAILURE_PATTERNS, number_option
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, bombardier_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport, find_report
+from loadbook.tools.json_report import JsonReport, find_report, printed_load
 from loadbook.tools.request_rows import coarse_doubts, is_coarse, status_rows, timed_load_doubts, with_hardly_moved
 
 MARKS = ("spec", "result")  # keys of a report
@@ -44,7 +44,7 @@ class Bombardier(base.ImportedTool):
         is_text = any(bombardier_text.FIRST_LINE.match(line) for line in line_patterns.clean_lines(output.stdout))
         has_json = find_report("bombardier", _contents(output), *MARKS) is not None
         report = _TextReport(output) if is_text and not has_json else _Report(output)
-        parsed = ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+        parsed = ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), load=report.load())
         metric, attempts = "service_time" if report.rate_per_s else "latency", report.answered + report.unanswered
         return with_hardly_moved(parsed, metric, report.unanswered, attempts)
 
@@ -91,6 +91,10 @@ class _Report(JsonReport):
         metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
         for statistic, microseconds in self.times.items():
             yield Measurement(metric, statistic, microseconds / US, "s", None)
+
+    def load(self) -> dict[str, str]:
+        """Return what the report prints of its load."""
+        return printed_load(self.spec, {"connections": "numberOfConnections"}, "url")
 
     def _status_rows(self, seconds: float) -> Iterator[Measurement]:
         """Yield counts and rates. Responses that were cut are errors, and not `ok` if all others are of 2xx or 3xx."""

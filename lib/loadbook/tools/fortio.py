@@ -26,7 +26,7 @@ from loadbook.core.errors import OtherProgram
 from loadbook.core.go_programs import duration_s
 from loadbook.tools import base, fortio_text, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport
+from loadbook.tools.json_report import JsonReport, printed_load
 from loadbook.tools.request_rows import status_rows, timed_load_doubts, with_hardly_moved
 
 TEXT_SLACK = 6e-6  # share by which a number with six digits can be rounded
@@ -48,7 +48,9 @@ class Fortio(base.ImportedTool):
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: JSON on stdout (`-json -`) or in a file beside it, else the text."""
         report = _Report(output)
-        parsed = ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), bucketed=report.bucketed())
+        rows, doubts, bucketed = tuple(report.rows()), tuple(report.doubts()), report.bucketed()
+        load = printed_load(report.report, {"connections": "NumThreads"}, "URL")
+        parsed = ParsedReport(rows, doubts=doubts, bucketed=bucketed, load=load)
         metric = "service_time" if report.rate_per_s else "latency"
         return with_hardly_moved(parsed, metric, report.unanswered, report.calls)
 

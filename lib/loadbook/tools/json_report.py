@@ -129,6 +129,12 @@ _STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite_numb
 _LENIENT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
+def printed_load(table: Mapping[str, Any], names: Mapping[str, str], url: str) -> dict[str, str]:
+    """Return what a report prints of its load: {name: value of the key}, and the path of the URL at the key `url`."""
+    load = {name: str(table[key]) for name, key in names.items() if key in table}
+    return load | ({"path": line_patterns.url_path(str(table[url]))} if table.get(url) else {})
+
+
 class JsonReport:
     """Base class of a report in JSON: its values are checked when they are asked for.
 

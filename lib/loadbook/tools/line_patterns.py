@@ -24,6 +24,19 @@ _SECTION = re.compile(r"(?:\x1b\[0K)?section_(?:start|end):\d+:[^\r\n]*\r(?:\x1b
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 
 
+def printed_load(report: TextReport, *fields: str) -> dict[str, str]:
+    """Return what a report prints of its load: these fields, and the path of `url` with its query."""
+    load = {name: report.text(name) for name in fields if name in report}
+    if "url" in report:
+        load["path"] = url_path(report.text("url"))
+    return load
+
+
+def url_path(url: str) -> str:
+    """Return the path and query of a URL; hosts differ where services are compared."""
+    return re.sub(r"^[a-z]+://[^/?]*", "", url.strip()) or "/"
+
+
 def clean_lines(data: bytes) -> list[str]:
     """Return the lines of an output without carriage returns, terminal escape sequences and trailing blanks."""
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")

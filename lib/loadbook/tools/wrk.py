@@ -288,7 +288,8 @@ class Wrk(base.Tool):
         if exact is not None:
             _check_exact_block(report, exact)
         doubts = [*_doubts(report, output), *_ignored_rows(lines[report.line_numbers["columns"] :])]
-        return ParsedReport(tuple(_rows(report, exact)), doubts=tuple(doubts))
+        load = line_patterns.printed_load(report, "connections", "threads")
+        return ParsedReport(tuple(_rows(report, exact)), doubts=tuple(doubts), load=load)
 
 
 TOOL = Wrk()

@@ -205,7 +205,8 @@ class Wrk2(base.Tool):
         _check_report(report, blocks, output)
         doubts = _doubts(report, output, sum(CALIBRATION.start_regex.match(line) is not None for line in lines))
         rows, samples = tuple(_rows(report, blocks, output)), tuple(_samples(blocks))
-        return ParsedReport(rows, samples, tuple(doubts), bucketed=_bucketed(blocks))
+        load = line_patterns.printed_load(report, "connections", "threads")
+        return ParsedReport(rows, samples, tuple(doubts), bucketed=_bucketed(blocks), load=load)
 
 
 TOOL = Wrk2()

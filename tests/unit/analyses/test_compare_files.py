@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,13 @@ BY_HAND = FIXTURES / "by-hand"
 PLAIN, ACCESS = str(BY_HAND / "plain-*.txt"), str(BY_HAND / "access-*.txt")
 
 
-def wrk_report(rate: float, *, requests: int = 100_000, failed: int = 0) -> str:
+def wrk_report(
+    rate: float, *, requests: int = 100_000, failed: int = 0, connections: int = 50, url: str = "http://10.0.0.7/"
+) -> str:
     seconds = requests / rate
     errors = f"  Non-2xx or 3xx responses: {failed}\n" if failed else ""
     return (
-        f"Running {seconds:.0f}s test @ http://10.0.0.7/\n  2 threads and 50 connections\n"
+        f"Running {seconds:.0f}s test @ {url}\n  2 threads and {connections} connections\n"
         "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
         "    Latency     3.21ms    6.27ms  75.31ms   90.55%\n    Req/Sec    21.24k     6.53k   31.50k    52.46%\n"
         f"  {requests} requests in {seconds:.2f}s, 20.00MB read\n{errors}"
@@ -35,7 +38,7 @@ def wrk_report(rate: float, *, requests: int = 100_000, failed: int = 0) -> str:
     )
 
 
-def write_runs(folder: Path, rates: list[float], **more: int) -> Path:
+def write_runs(folder: Path, rates: list[float], **more: Any) -> Path:
     folder.mkdir(parents=True)
     for number, rate in enumerate(rates, 1):
         (folder / f"run-{number}.txt").write_text(wrk_report(rate, **more))
@@ -235,3 +238,23 @@ def test_figure_shows_every_run_and_whether_the_ranges_overlap(tmp_path: Path) -
     again = write_runs(tmp_path / "again", [rate + 1 for rate in BASE])
     assert RunsFigure(compare(before, again)).caption == "The ranges of the two sides overlap."
     assert RunsFigure(compare(before, after, again)).caption == "The range of again overlaps that of the baseline."
+
+
+def test_loads_that_differ_as_printed_stand_beside_the_verdict(tmp_path: Path) -> None:
+    before = write_runs(tmp_path / "before", BASE)
+    after = write_runs(tmp_path / "after", SLOW, connections=100, url="http://10.0.0.8/big?x=1")
+    result = compare(before, after)
+    assert result.other_loads == "connections 50 of before, 100 of after; path / of before, /big?x=1 of after"
+    assert f"The loads differ, and so the sides may: {result.other_loads}." in build_block(result).text
+    assert to_json(result)["other_loads"] == result.other_loads
+    mixed = write_runs(tmp_path / "mixed", SLOW)
+    (mixed / "run-3.txt").write_text(wrk_report(4800, connections=400))
+    assert compare(before, mixed).other_loads == "connections 50 of before, 50 and 400 of mixed"
+    elsewhere = compare(before, write_runs(tmp_path / "elsewhere", SLOW, url="http://10.0.0.8/"))
+    assert not elsewhere.other_loads and to_json(elsewhere)["other_loads"] is None
+    assert elsewhere.limits[-1].endswith("which print connections, path and threads of the load")
+
+
+def test_open_loads_at_other_rates_stand_beside_the_verdict() -> None:
+    slow, fast = (str(FIXTURES / "wrk2" / f"4.0.0--{name}.stdout") for name in ("R1000_d13_U", "R2000_d14_latency"))
+    assert "rate " in compare(slow, fast).other_loads

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from loadbook.analyses.compare_files import loads
 from loadbook.analyses.compare_files.sides import RATES, Key, Run, Side
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import Direction, get_metric
@@ -60,7 +61,7 @@ class FilesComparison:
     """The result: a verdict for each side but the baseline.
 
     `rows` maps a side to its metrics, `errors` has sentences on the errors of sides, `doubts` on runs, `limits` on what
-    such files cannot tell.
+    such files cannot tell. `other_loads` says what differs between the printed loads, "" if nothing does.
     """
 
     question: Question
@@ -70,6 +71,7 @@ class FilesComparison:
     errors: tuple[str, ...]
     doubts: tuple[str, ...]
     limits: tuple[str, ...]
+    other_loads: str = ""
 
     @property
     def baseline(self) -> Side:
@@ -141,6 +143,7 @@ def compare_sides(
         tuple(_error_sentences(sides)),
         (*_doubts(sides, key), *(f"{v.comparison.treatment}: {flag}" for v in verdicts for flag in v.comparison.flags)),
         tuple(_limits(sides, pairing)),
+        "; ".join(loads.differences(sides)),
     )
 
 
@@ -283,7 +286,11 @@ def _limits(sides: Sequence[Side], pairing: Pairing) -> Iterator[str]:
         f"Noise between equal sides: no second set of {first} was compared with the first one. Make one, and compare "
         "it in the same way: it must not differ"
     )
-    yield "Load, hosts, CPU and settings of both sides: whether they were alike is not in the files"
+    if known := loads.settings(sides):
+        text = f"whether they were alike is not in the files, which print {join_words(known)} of the load"
+        yield f"Hosts, CPU and other settings of both sides: {text}"
+    else:
+        yield "Load, hosts, CPU and settings of both sides: whether they were alike is not in the files"
 
 
 def _apart(one: tuple[float, float], other: tuple[float, float]) -> bool:

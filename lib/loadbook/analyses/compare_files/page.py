@@ -51,6 +51,8 @@ def headline(result: FilesComparison, verdict: Verdict) -> str:
 def build_block(result: FilesComparison, picture: Picture | None = None) -> Block:
     """Return the whole result as a block: verdicts, picture, what was read, other metrics, errors, doubts, limits."""
     verdicts = [headline(result, verdict) for verdict in result.verdicts]
+    if result.other_loads:
+        verdicts.append(f"The loads differ, and so the sides may: {result.other_loads}.")
     key, margin = key_text(result.question.key), result.question.margin
     decided = f"Decided by {key}, {'margin ' + margin_text(margin) if margin else 'no margin was given'}."
     kinds = {verdict.kind for verdict in result.verdicts}
@@ -155,6 +157,7 @@ def to_json(result: FilesComparison) -> dict[str, Any]:
             {"name": side.name, "runs": [_run_json(run, question.key) for run in side.runs]} for side in result.sides
         ],
         "comparisons": [_comparison_json(result, verdict) for verdict in result.verdicts],
+        "other_loads": result.other_loads or None,
         "errors": list(result.errors),
         "doubts": list(result.doubts),
         "limits": list(result.limits),
