@@ -182,7 +182,9 @@ def read_jtl_csv(
     """
     layout, skipped = _read_head(stream, file, properties)
     rows, line = BatchBuilder(layout, file), 1 + skipped
-    for _, ready in log_stream.parsed_ahead(log_stream.split_blocks(stream), partial(parse_block, layout=layout)):
+    for block, ready in log_stream.parsed_ahead(log_stream.split_blocks(stream), partial(parse_block, layout=layout)):
+        if layout.timestamp_format:
+            log_stream.refuse_copy(block, TOOL, file, line)
         batch, line = _finish_block(ready, rows, line)
         yield batch
 

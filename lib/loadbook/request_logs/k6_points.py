@@ -93,6 +93,7 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         if isinstance(ready.exception(), pa.ArrowInvalid):
             number, text = log_stream.first_bad_row(block, line, parse, is_csv=not is_json)
             raise ParseError(TOOL, file, number, f"not a point of k6's metrics: {text}")
+        log_stream.refuse_copy(block, TOOL, file, line)
         points = ready.result()
         if len(points.ends_us):
             told.add(points.due_us is not None)

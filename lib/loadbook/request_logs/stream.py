@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
+from loadbook.core.errors import ParseError
+
 Ints = NDArray[np.int64]
 Bytes = bytes | bytearray
 B = TypeVar("B")
@@ -39,6 +41,7 @@ OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
 MAX_SPAN_US = 30 * 86400 * 10**6
 BLOCK_BYTES = 5 << 20
 FIRST_BLOCK_BYTES = 1 << 18  # most logs are small
+COPIED_ROWS = 5  # that are the same by their times are a copy
 PARSERS = 2  # blocks that are parsed at a time
 MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
@@ -139,12 +142,15 @@ class RequestBatch:
 class RecordBlock(NamedTuple):
     """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own.
 
-    `has_quotes` is whether the bytes contain a double quote, so that a line end may be part of a field.
+    `has_quotes` is whether the bytes contain a double quote, so that a line end may be part of a field. `copy_line` is
+    the line, counted from the first one of the block, at which the first COPIED_ROWS records of the stream come again
+    (below 0 if they begin in the block before), None if they do not.
     """
 
     data: Bytes
     has_quotes: bool
     is_complete: bool
+    copy_line: int | None = None
 
 
 def first_text(data: Bytes) -> str:
@@ -208,6 +214,7 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
     """
     remainder, limit = bytearray(), size or BLOCK_BYTES
     step = min(limit, FIRST_BLOCK_BYTES)
+    copies: _Copies | None = None
     while data := read_after(remainder, stream, step):
         step = limit
         has_quotes = b'"' in data
@@ -221,9 +228,41 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
         remainder = data[end:]
         if end:
             del data[end:]
-            yield RecordBlock(data, has_quotes, True)
+            copies = copies or _Copies(data)
+            yield RecordBlock(data, has_quotes, True, copies.line_in(data))
     if remainder:
         yield RecordBlock(remainder, b'"' in remainder, False)
+
+
+class _Copies:
+    """Search for the first COPIED_ROWS records of a stream in its blocks, whose first one is `data`."""
+
+    def __init__(self, data: Bytes) -> None:
+        ends = record_ends(data[:FIRST_BLOCK_BYTES])
+        self._rows = bytes(data[: ends[COPIED_ROWS - 1]]) if len(ends) >= COPIED_ROWS else b""
+        self._before = b""  # the end of the block before, in which they may begin
+        self._is_first = True
+
+    def line_in(self, data: Bytes) -> int | None:
+        """Return the line of the next block, counted from its first one, at which they begin; None if they do not."""
+        if not self._rows:
+            return None
+        found = (self._before + data[: len(self._rows)]).find(self._rows)
+        if 0 <= found < len(self._before):
+            return -self._before.count(b"\n", found)
+        found = data.find(self._rows, self._is_first)
+        self._before, self._is_first = bytes(data[1 - len(self._rows) :]), False
+        return data.count(b"\n", 0, found) if found >= 0 else None
+
+
+def refuse_copy(block: RecordBlock, tool: str, file: str, line: int) -> None:
+    """Raise ParseError if a log holds its first rows twice; the block begins at `line`.
+
+    Rows have times of day: the same rows again are the same requests, which would count twice.
+    """
+    if block.copy_line is not None:
+        text = f"the first {COPIED_ROWS} rows come again here: the file holds a run twice; remove one of its copies"
+        raise ParseError(tool, file, line + block.copy_line, text)
 
 
 def read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearray:

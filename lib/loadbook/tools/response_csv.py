@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK_BYTES = 1 << 23
+COPIED_ROWS = 5  # that come again with the same offsets are a copy
 WHOLE_NUMBER, STATUS = r"\d{1,18}", r"[1-9]\d\d"
 
 
@@ -123,7 +124,24 @@ def read_csv(layout: Layout, file: str, data: bytes | Path) -> Responses:
     if rows >= layout.most:
         raise ParseError(layout.tool, file, rows + 1, f"{rows:,} rows: {layout.tool} forgets every further response")
     empty = np.zeros(0)
-    return Responses(statuses, {name: np.concatenate(parts.get(name, [empty])) for name in wanted})
+    columns = {name: np.concatenate(parts.get(name, [empty])) for name in wanted}
+    if row := _copied_row(columns, rows):
+        text = f"the first {COPIED_ROWS} rows come again here: the file holds a run twice; remove one of its copies"
+        raise ParseError(layout.tool, file, 2 + row, text)
+    return Responses(statuses, columns)
+
+
+def _copied_row(columns: Mapping[str, NDArray[np.float64]], rows: int) -> int:
+    """Return the row from which on the first COPIED_ROWS rows come again; 0 if they do not."""
+    import numpy as np
+
+    places = max(0, rows - COPIED_ROWS + 1)
+    is_copy = np.ones(places, bool)
+    for place in range(min(COPIED_ROWS, rows)):
+        for values in columns.values():
+            is_copy &= values[place : place + places] == values[place]
+    found = np.flatnonzero(is_copy[1:])
+    return int(found[0]) + 1 if len(found) else 0
 
 
 def _header(layout: Layout, file: str, data: bytes | Path) -> list[str]:
