@@ -1,12 +1,13 @@
-"""Files that may be compressed by gzip or zstd, which are read as what they hold."""
+"""Files that may be compressed by gzip or zstd, or in UTF-16, which are read as what they hold in UTF-8."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from loadbook.core.errors import DataError
 
@@ -15,6 +16,9 @@ FORMATS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 # what reading a cut or broken file raises; of OSError, only those without errno
 BROKEN = (EOFError, OSError, zlib.error)
 ENDINGS = (".gz", ".zst", ".zstd")
+UTF_16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+HEAD_BYTES = 64  # which tell that a text without a mark is in UTF-16
+BLOCK_BYTES = 1 << 16
 
 
 def compression(head: bytes) -> str | None:
@@ -27,8 +31,66 @@ def plain_name(name: str) -> str:
     return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
 
 
+def utf_16(head: bytes) -> str | None:
+    """Return "utf-16-le" or "utf-16-be" for the first bytes of such a text, by its mark, or if all is ASCII."""
+    if encoding := UTF_16_MARKS.get(head[:2]):
+        return encoding
+    head = head[: min(HEAD_BYTES, len(head) & ~1)]
+    high, low = head[::2], head[1::2]
+    if len(head) < HEAD_BYTES // 2 or any(high) == any(low):
+        return None
+    text, encoding = (low, "utf-16-be") if not any(high) else (high, "utf-16-le")
+    return encoding if b"\0" not in text and text.isascii() else None
+
+
+class _Utf8(io.RawIOBase):
+    """A stream in UTF-16 as one in UTF-8 without a mark; what is no UTF-16 becomes U+FFFD."""
+
+    def __init__(self, source: BinaryIO, encoding: str) -> None:
+        self._source, self._decoder, self._ready = source, codecs.getincrementaldecoder(encoding)("replace"), b""
+        self._is_first = True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Write the next bytes into `buffer`, and return their number."""
+        while not self._ready:
+            data = self._source.read(BLOCK_BYTES)
+            text = self._decoder.decode(data, final=not data)
+            if self._is_first and text:
+                text, self._is_first = text.removeprefix("\ufeff"), False
+            self._ready = text.encode(errors="replace")
+            if not data:
+                break
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the source, too."""
+        self._source.close()
+        super().close()
+
+
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file for reading bytes, uncompressed if it is compressed."""
+    """Open a file for reading bytes: uncompressed if it is compressed, and as UTF-8 if it is in UTF-16."""
+    stream = _open_uncompressed(path)
+    try:
+        encoding = utf_16(stream.read(HEAD_BYTES))
+    except BaseException:
+        stream.close()
+        raise
+    if encoding is None and stream.seekable():
+        stream.seek(0)
+        return stream
+    stream.close()
+    stream = _open_uncompressed(path)
+    return cast("BinaryIO", io.BufferedReader(_Utf8(stream, encoding), BLOCK_BYTES)) if encoding else stream
+
+
+def _open_uncompressed(path: Path) -> BinaryIO:
     raw = path.open("rb", buffering=0)
     form = compression(raw.read(4))
     raw.seek(0)

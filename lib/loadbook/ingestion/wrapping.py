@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from loadbook.core.compressed import decompress
+from loadbook.core.compressed import UTF_16_MARKS, decompress
 from loadbook.ingestion.text_marks import prefix_note, prefix_shape, without_marks
 from loadbook.tools import base
 from loadbook.tools.line_patterns import clean_lines
 
 MAX_BYTES = 64 << 20
 MIN_ZEROS = 0.5  # of every second byte of UTF-16, also with lines of tables
-_UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _DOCKER_LINE = re.compile(r'\s*\{(?=[^\n]{0,1000}"log"\s*:\s*")\s*"(?:log|stream|time)"')
 _ALTERNATIVE = re.compile(r"\|(?![^(]*\))")  # outside of parentheses, in a regular expression
 _LITERAL = re.compile(r"(?:[\w ,=/:-]|\\[\\.])+")  # in a regular expression
@@ -70,7 +69,7 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
 
 def _decode(data: bytes) -> tuple[str, str | None]:
     """Return an output as text, and what it was in if that is not UTF-8: UTF-16, or the JSON of Docker's log files."""
-    encoding = _UTF_16.get(data[:2])
+    encoding = UTF_16_MARKS.get(data[:2])
     if encoding is None and len(head := data[:400]) > 20:
         high, low = (head[place::2].count(0) / (len(head) // 2) for place in (0, 1))
         encoding = None if max(high, low) < MIN_ZEROS else "utf-16-be" if high > low else "utf-16-le"

@@ -272,8 +272,10 @@ def read_batches(
 ) -> Iterator[RequestBatch]:
     """Yield the rows of a per-request log in the order of the file; arguments and errors as for `summarise`."""
     name = file or (source.name if isinstance(source, Path) else "results")
-    raw: Any = open_plain(source) if isinstance(source, Path) else io.BytesIO(source)
-    raw.seek(start)
+    with _broken_as_parse_error(tool, name):
+        raw: Any = open_plain(source) if isinstance(source, Path) else io.BytesIO(source)
+    if start:
+        raw.seek(start)
     with io.BufferedReader(raw, BUFFER_BYTES) as stream, _broken_as_parse_error(tool, name):
         if tool == "jmeter":
             is_xml = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip().startswith(b"<")

@@ -102,7 +102,7 @@ class K6(base.Tool):
     version_argv: tuple[str, ...] = ("k6", "version")
     version_pattern = rb"^k6(?:\.exe)? v?(\d[\w.+-]*)"
     known_versions = ("0.52", "1", "2")
-    streamed_inputs = ("files",)
+    streamed_inputs = ("stdout", "files")
     extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from loadbook.core.compressed import open_plain
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
@@ -167,7 +168,7 @@ def _checked_batches(
         return "skip"
 
     reader = pa_csv.open_csv(
-        pa.BufferReader(data) if isinstance(data, bytes) else str(data),
+        pa.BufferReader(data) if isinstance(data, bytes) else pa.PythonFile(open_plain(data), mode="r"),
         pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=1, column_names=[*names]),
         pa_csv.ParseOptions(quote_char=False, ignore_empty_lines=False, invalid_row_handler=note),
         pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False),
