@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from loadbook.core.compressed import BROKEN, compression, open_plain, plain_name
 from loadbook.core.errors import DataError
-from loadbook.ingestion.wrapping import unwrap
+from loadbook.ingestion.wrapping import unwrap, unwrap_rows
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput
 
 # endings of single files that are not standard output; size in bytes above which files are read as streams
@@ -61,6 +61,9 @@ def read_output(
         else:
             contents[name] = read_bytes(path)
     taken_off: tuple[str, ...] = ()
+    for name, data in contents.items():
+        if name.endswith(STREAMED_SUFFIX) and len(data) <= MAX_REPORT_BYTES and (rows := unwrap_rows(data)).taken_off:
+            contents[name], taken_off = rows.data, rows.taken_off
     if STDOUT in contents and len(texts := unwrap(contents[STDOUT])) == 1:
         contents[STDOUT], taken_off = texts[0].data, texts[0].taken_off
     stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""

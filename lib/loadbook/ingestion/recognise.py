@@ -14,10 +14,12 @@ from loadbook.core.errors import DataError, ParseError, UsageError
 from loadbook.core.text import did_you_mean_file
 from loadbook.ingestion import captured, report_files
 from loadbook.ingestion.report_files import same_number
+from loadbook.ingestion.wrapping import unwrap_rows
 from loadbook.tools import base
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, ToolOutput
 
 MAX_FILES = 2_000  # in one folder
+HEAD_BYTES = 1 << 16  # of a large file
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,13 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
     if path.is_dir():
         yield recognise(*captured.read_folder(path), name, str(path), tool)
         return
-    if captured.is_log(path) or captured.is_larger(path, MAX_REPORT_BYTES):
+    is_large = captured.is_larger(path, MAX_REPORT_BYTES)
+    if is_large and (wrapped := _wrapping_of_rows(path)):
+        limit = f"files with it are read up to {MAX_REPORT_BYTES:,} bytes"
+        reason = f"{path}: its rows have {wrapped}, and {limit}: take it off each line first, such as by `sed` or `cut`"
+        yield FoundReport(name, tool, None, reason)
+        return
+    if is_large or captured.is_log(path):
         yield recognise(captured.read_file(path), "", name, str(path), tool)
         return
     texts = report_files.read_reports(path)
@@ -158,6 +166,12 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
         which = f"#{number}" if len(texts) > 1 else ""
         output = ToolOutput(text.data, taken_off=text.taken_off)
         yield recognise(output, "", name + which, f"{path}{which}", tool, text.number_of)
+
+
+def _wrapping_of_rows(path: Path) -> str:
+    """Return what lies around the rows of a large file, by its first lines; "" if nothing does."""
+    head = captured.read_bytes(path, HEAD_BYTES)
+    return " and ".join(unwrap_rows(head[: head.rfind(b"\n") + 1]).taken_off)
 
 
 def recognise(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from loadbook.core.compressed import UTF_16_MARKS, decompress
+from loadbook.ingestion.row_prefixes import without_prefix
 from loadbook.ingestion.text_marks import prefix_note, prefix_shape, without_marks
 from loadbook.tools import base
 from loadbook.tools.line_patterns import clean_lines
@@ -21,6 +22,7 @@ from loadbook.tools.line_patterns import clean_lines
 MAX_BYTES = 64 << 20
 MIN_ZEROS = 0.5  # of every second byte of UTF-16, also with lines of tables
 _DOCKER_LINE = re.compile(r'\s*\{(?=[^\n]{0,1000}"log"\s*:\s*")\s*"(?:log|stream|time)"')
+_DOCKER_NOTE = "Docker's JSON around each line"
 _ALTERNATIVE = re.compile(r"\|(?![^(]*\))")  # outside of parentheses, in a regular expression
 _LITERAL = re.compile(r"(?:[\w ,=/:-]|\\[\\.])+")  # in a regular expression
 _JSON_BEGIN = r"[\[{]$|\{\s*\""
@@ -51,6 +53,9 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
     """
     data, form = decompress(data, name, MAX_BYTES)
     text, encoding = _decode(data)
+    rows, marks = without_prefix(text)
+    if marks:
+        return [Text(rows.encode(), (*filter(None, (form, encoding)), *marks))]
     changed, origin, marks = without_marks(text)
     notes = [*filter(None, (form, encoding)), *marks]
     # a large output without a report is not held as a list of lines
@@ -67,6 +72,15 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
     return texts
 
 
+def unwrap_rows(data: bytes) -> Text:
+    """Return the content of a log of single requests without what lies around its lines (`unwrap`)."""
+    text = data.decode(errors="surrogateescape")  # bytes that are no UTF-8 stay
+    logged = _logged_text(text) if _DOCKER_LINE.match(text) else None
+    rows, marks = without_prefix(text if logged is None else logged)
+    notes = (*([] if logged is None else [_DOCKER_NOTE]), *marks)
+    return Text(rows.encode(errors="surrogateescape") if notes else data, notes)
+
+
 def _decode(data: bytes) -> tuple[str, str | None]:
     """Return an output as text, and what it was in if that is not UTF-8: UTF-16, or the JSON of Docker's log files."""
     encoding = UTF_16_MARKS.get(data[:2])
@@ -79,7 +93,7 @@ def _decode(data: bytes) -> tuple[str, str | None]:
     if text.startswith("\ufeff"):
         return text[1:], "a byte order mark"
     if _DOCKER_LINE.match(text) and (logged := _logged_text(text)) is not None:
-        return logged, "Docker's JSON around each line"
+        return logged, _DOCKER_NOTE
     return text, None
 
 

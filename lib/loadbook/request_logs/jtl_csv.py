@@ -12,6 +12,7 @@ that never began, and a truncated last row. Every other defect raises ParseError
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -42,6 +43,7 @@ ASSUMED_TYPES = {
 MESSAGES = ("responseMessage", "failureMessage")
 MAX_LINES = 100  # of one message
 HEAD_BYTES = 1 << 16
+_PREFIXED_COLUMN = re.compile(rf"(.*\W)(?:{'|'.join(COLUMN_PROPERTIES)})", re.DOTALL)
 ParsedBlock = tuple[pa.Table, list[Damage], int]  # rows, damage, number of lines
 
 
@@ -286,6 +288,9 @@ def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] 
         head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head), len(head)][:3])
     )
     layout = jtl_rows.find_layout(file, first, second, properties)
+    if layout.header and (prefixed := _PREFIXED_COLUMN.fullmatch(layout.header[0])):
+        text = f"before the header stands the prefix {prefixed[1]!r}, which not every line has, or the file is large"
+        raise ParseError(TOOL, file, 1, f"{text}: take it off, such as by `cut -c{len(prefixed[1]) + 1}-`")
     if layout.header and len(ends) == 1:
         raise ParseError(TOOL, file, 1, "the file ends within its header")
     stream.read(ends[1] if layout.header else len(BOM) * head.startswith(BOM))

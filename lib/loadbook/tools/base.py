@@ -179,6 +179,7 @@ class Tool(Protocol):
         split, and of a line near its end, which it has at most once.
     report_keys : keys that its report in JSON has, by which a file with several is split; `report_is_list`: the report
         is an array of objects with these keys.
+    rows_begin : regular expression of the first line of its logs of single requests and of its CSV.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -197,6 +198,7 @@ class Tool(Protocol):
     report_end: str = ""
     report_keys: tuple[str, ...] = ()
     report_is_list: bool = False
+    rows_begin: str = ""
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

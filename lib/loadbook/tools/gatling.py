@@ -84,6 +84,7 @@ class Gatling(base.ImportedTool):
     name = "gatling"
     binary = "gatling"
     streamed_inputs = ("stdout", "files")
+    rows_begin = r"RUN\t[^\t\n]*\t[^\t\n]*\t\d{13}\t"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one run: from its log, else its summary in stdout, or the report's JSON."""

@@ -60,6 +60,7 @@ class Hey(base.ImportedTool):
     report_begin = r"Summary:"
     report_end = r"Status code distribution:"
     streamed_inputs = ("stdout", "files")
+    rows_begin = "response-time,DNS"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one text report, or of one CSV."""

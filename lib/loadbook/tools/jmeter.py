@@ -298,6 +298,10 @@ class JMeter(base.Tool):
     binary = "jmeter"
     install_hint = "unpack Apache JMeter 5.6.3 and set JMETER_HOME or PATH for ssh logins; in the lab: make jmeter"
     streamed_inputs = ("stdout", "files")
+    rows_begin = (
+        r"\"?time[sS]tamp\"?[,;\t|]|\"?elapsed\"?[,;\t|]\"?(?:label|response)|\d{13}[,;\t|]\d+[,;\t|]"
+        r"|<\?xml |<testResults"
+    )
     load_models = frozenset({"closed", "open"})
     known_versions = ("5",)
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")

@@ -103,6 +103,7 @@ class K6(base.Tool):
     version_pattern = rb"^k6(?:\.exe)? v?(\d[\w.+-]*)"
     known_versions = ("0.52", "1", "2")
     streamed_inputs = ("stdout", "files")
+    rows_begin = r"metric_name,timestamp,metric_value,|\{\"(?:type\":\"Metric|metric\":\")"
     extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:

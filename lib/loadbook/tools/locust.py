@@ -56,6 +56,7 @@ class Locust(base.Tool):
     name = "locust"
     binary = "locust"
     report_keys, report_is_list = ("num_requests",), True
+    rows_begin = "Type,Name,Request Count,|Timestamp,User Count,Type,"
     install_hint = recipes()["locust"].hint
     load_models = frozenset({"closed"})
     version_argv: tuple[str, ...] = ("locust", "--version")

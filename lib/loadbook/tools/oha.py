@@ -98,6 +98,7 @@ class Oha(base.Tool):
     version_pattern = rb"^oha (\d[\w.+-]*)$"
     known_versions = ("1",)
     streamed_inputs = ("stdout", "files")
+    rows_begin = "request-start,DNS"
     report_begin = r"Summary:"
     report_end = r"Status code distribution:"
 

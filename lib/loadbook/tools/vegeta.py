@@ -99,6 +99,7 @@ class Vegeta(base.Tool):
     version_pattern = rb"^Version: v?(\d[\w.+-]*)$"
     known_versions = ("12",)
     streamed_inputs = ("stdout", "files")
+    rows_begin = r"\d{19},\d{1,3},\d+,|\{\"attack\":"
     opens_connections_at_rate = True
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
