@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,6 +207,10 @@ def _print_comparison(
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
 SUMMARIES = {"average", "averages", "avg", "mean", "median", "total", "sum", "min", "max", "sd", "stdev", "std"}
+_WITH_COMMA = re.compile(r"[+-]?\d+(?:[. ]\d{3})*,\d+|[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+# a number of thousands as German spreadsheets write it, or one with three decimals
+_LIKE_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+MIN_DOTTED, MIN_WHOLE, MIN_THOUSAND, FAR = 2, 100, 1000, 10
 BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -224,6 +230,8 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     if not rows:
         raise DataError(f"{path} holds no trials, only a header")
     checked_rows = [_checked_row(path, number, cells, header, columns) for number, cells in rows]
+    numbers = [cells[columns[2]].strip() for _, cells in rows]
+    _check_thousands(path, [number for number, _ in rows], numbers, value)
     frame = pd.DataFrame(checked_rows, columns=["line", "treatment", "block", "value", "valid"])
     repeated = frame[frame.duplicated(["treatment", "block"])]
     if len(repeated):
@@ -273,4 +281,25 @@ def _parse_number(path: Path, line: int, column: str, text: str) -> float:
         return float(text.replace("_", " "))  # Python reads 1_000, nobody else does
     except ValueError:
         problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
-        raise DataError(problem, "plain numbers, no units or commas") from None
+        hint = "plain numbers, no units or commas"
+        if _WITH_COMMA.fullmatch(text):
+            problem += ": a comma is not read, as it may stand before decimals or thousands"
+            hint = (
+                "write a decimal point and no mark of thousands, such as 39667.60; replace the comma, or export again"
+            )
+        raise DataError(problem, hint) from None
+
+
+def _check_thousands(path: Path, lines: Sequence[int], texts: Sequence[str], column: str) -> None:
+    """Raise DataError if the numbers above 999 seem to have a point before their thousands, as in German."""
+    dotted = [text for text in texts if _LIKE_THOUSANDS.fullmatch(text)]
+    whole = [text for text in texts if text.isdecimal()]
+    if len(dotted) < MIN_DOTTED or not whole or any(t.lower() not in MISSING for t in {*texts} - {*dotted, *whole}):
+        return
+    lowest, highest = min(map(int, whole)), max(map(int, whole))
+    if MIN_WHOLE <= lowest <= highest < MIN_THOUSAND and lowest > FAR * max(map(float, dotted)):
+        line, text = lines[texts.index(dotted[0])], dotted[0]
+        problem = f"{path}:{line}: column {column!r} holds {text!r}, and whole numbers such as {whole[0]!r}"
+        plain = text.replace(".", "")
+        hint = f"write {plain} if its point stands before thousands, else {whole[0]}.000 for {whole[0]}"
+        raise DataError(f"{problem}: is it {plain}, or below {int(float(text)) + 1}?", hint)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from io import BufferedReader
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs import jtl_rows
+from loadbook.request_logs import jtl_rows, spreadsheets
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, BatchBuilder, JtlLayout
 from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch
@@ -43,6 +43,7 @@ ASSUMED_TYPES = {
 MESSAGES = ("responseMessage", "failureMessage")
 MAX_LINES = 100  # of one message
 HEAD_BYTES = 1 << 16
+_SEPARATOR_LINE = re.compile(rb"\"?sep=[,;\t|]\"?[,;\t|]*\r?\n")  # of Excel
 _PREFIXED_COLUMN = re.compile(rf"(.*\W)(?:{'|'.join(COLUMN_PROPERTIES)})", re.DOTALL)
 ParsedBlock = tuple[pa.Table, list[Damage], int]  # rows, damage, number of lines
 
@@ -241,11 +242,16 @@ def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
             column_types=types,
             include_columns=list(types),
             null_values=[],
-            true_values=["true", "True", "TRUE"],  # JMeter reads any case; pandas and Excel write these
-            false_values=["false", "False", "FALSE"],
+            true_values=_spellings(spreadsheets.TRUE_WORDS),
+            false_values=_spellings(spreadsheets.FALSE_WORDS),
         ),
     )
     return _checked_table(table, layout)
+
+
+def _spellings(words: Iterable[str]) -> list[str]:
+    """Return the spellings of truth values: JMeter reads any case; pandas and spreadsheets write these."""
+    return [spelling for word in words for spelling in (word, word.capitalize(), word.upper())]
 
 
 def _checked_table(table: pa.Table, layout: JtlLayout) -> pa.Table:
@@ -278,7 +284,9 @@ def _check_kinds(table: pa.Table, layout: JtlLayout) -> None:
 def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] | None) -> tuple[JtlLayout, int]:
     """Return the layout and the number of lines before the first row; moves the stream to the first row."""
     head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
-    start = len(BOM) if head.startswith(BOM) else 0
+    before = len(BOM) if head.startswith(BOM) else 0
+    separator_line = _SEPARATOR_LINE.match(head, before)
+    start = before = separator_line.end() if separator_line else before
     start += len(head) - start - len(head[start:].lstrip(b"\0"))
     if not head[start:].strip():
         problem = "the file holds nothing but NULs or blanks" if head else "the file is empty"
@@ -287,11 +295,15 @@ def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] 
     first, second = (
         head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head), len(head)][:3])
     )
-    layout = jtl_rows.find_layout(file, first, second, properties)
+    above = int(separator_line is not None)
+    try:
+        layout = jtl_rows.find_layout(file, first, second, properties)
+    except ParseError as error:
+        raise ParseError(TOOL, file, error.line + above, error.reason) from None
     if layout.header and (prefixed := _PREFIXED_COLUMN.fullmatch(layout.header[0])):
         text = f"before the header stands the prefix {prefixed[1]!r}, which not every line has, or the file is large"
         raise ParseError(TOOL, file, 1, f"{text}: take it off, such as by `cut -c{len(prefixed[1]) + 1}-`")
     if layout.header and len(ends) == 1:
         raise ParseError(TOOL, file, 1, "the file ends within its header")
-    stream.read(ends[1] if layout.header else len(BOM) * head.startswith(BOM))
-    return layout, int(layout.header is not None)
+    stream.read(ends[1] if layout.header else before)
+    return layout, above + int(layout.header is not None)

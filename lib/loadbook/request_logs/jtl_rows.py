@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import error_class
 from loadbook.request_logs import stream
+from loadbook.request_logs.spreadsheets import FALSE_WORDS, TRUE_WORDS, changed_hint
 from loadbook.request_logs.stream import (
     OUTCOME_CODES,
     Ints,
@@ -186,7 +187,7 @@ class JtlLayout:
 
         JMeter writes 0 as its time. It has failed, and has no status.
         """
-        failed = fields.get("success", "false").lower() == "false"
+        failed = fields.get("success", "false").lower() in FALSE_WORDS
         has_status = _STATUS.fullmatch(fields.get("responseCode", "")) is not None
         is_zero = self.timestamp_format is EPOCH_MS and fields.get("timeStamp") == "0"
         others = ((column, text) for column, text in fields.items() if column != "timeStamp")
@@ -195,13 +196,13 @@ class JtlLayout:
     def field_error(self, column: str, name: str, text: str) -> str | None:
         """Return the message for an invalid field, which the file calls `name`; None if it is valid."""
         if column in INTEGERS and not WHOLE_NUMBER.fullmatch(text):
-            return f"{name} is not a whole number: {text[:40]!r}"
-        if column == "success" and text.lower() not in ("true", "false"):
+            return f"{name} is not a whole number: {text[:40]!r}{changed_hint(text)}"
+        if column == "success" and text.lower() not in (*TRUE_WORDS, *FALSE_WORDS):
             return f"{name} is neither true nor false: {text[:40]!r}"
         if column == "timeStamp" and text == "0":
             return f"{name} is 0, but the sample has an answer: remove such rows, and read the others"
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
-            return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
+            return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}{changed_hint(text)}"
         if self.is_assumed and column in ASSUMED_KINDS and not ASSUMED_KINDS[column].fullmatch(text):
             return f"not the {len(self.columns)} default columns of JMeter: no {name}: {text[:40]!r}"
         return None
@@ -213,7 +214,7 @@ class JtlLayout:
         if column in (*INTEGERS, "timeStamp"):
             return from_numpy(np.array(list(map(int, values)), np.int64))
         if column == "success":
-            return from_numpy(np.array([value.lower() == "true" for value in values], bool))
+            return from_numpy(np.array([value.lower() in TRUE_WORDS for value in values], bool))
         return encode_texts(values)
 
 
@@ -247,7 +248,10 @@ def _split_by_each(line: str, separators: Iterable[str]) -> Iterator[tuple[str, 
 def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> JtlLayout | None:
     separators = (_separator(properties),) if SAVE_PREFIX + "default_delimiter" in properties else SEPARATORS
     spellings = {column.lower(): column for column in COLUMN_PROPERTIES}
-    for separator, fields in _split_by_each(line, separators):
+    for separator, every in _split_by_each(line, separators):
+        fields = [*every]
+        while fields and not fields[-1]:  # a spreadsheet's empty columns
+            fields.pop()
         # JMeter's manual spells some columns differently (latency) from its files
         spelled = [spellings.get(field.lower(), field) for field in fields]
         names = tuple(f if f in COLUMN_PROPERTIES or s in fields else s for f, s in zip(fields, spelled, strict=True))
@@ -258,7 +262,8 @@ def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> 
             raise ParseError(TOOL, file, 1, "a column occurs twice in the header")
         if not {"success", "responseCode"} & set(names):
             raise ParseError(TOOL, file, 1, "neither success nor responseCode was saved: nothing says what failed")
-        return JtlLayout(names, separator, None, tuple(fields))
+        empty = tuple(f"empty column {place}" for place in range(len(fields), len(every)))
+        return JtlLayout((*names, *empty), separator, None, tuple(every))
     return None
 
 

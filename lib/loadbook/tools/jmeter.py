@@ -53,7 +53,10 @@ RESULTS_FILE = "results.jtl"
 # damage (request_logs.stream) that stands for lost or unreadable rows
 REJECTED_DAMAGE = ("torn", "nul", "header")
 # the beginning of a JTL: XML, a CSV header, or a row that begins with a time stamp
-_JTL_START = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")
+_JTL_START = re.compile(
+    rb"\s*(?:\"?sep=[,;\t|]\"?\s+)?"  # of a spreadsheet
+    rb"(?:(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d)"
+)
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
 _SUMMARY = re.compile(r"summary [+=] +\d+ in ")

@@ -363,3 +363,44 @@ def test_jtl_without_a_column_success_is_judged_by_its_status(way: str) -> None:
     rows = b"".join(b"1795213331189,20,a,%d\n" % status for status in (100, 200, 302, 399, 404, 500, 503))
     total = read(b"timeStamp,elapsed,label,responseCode\n" + rows).total()
     assert total.outcomes == {"ok": 3, "errors_status": 3, "errors_other": 1}
+
+
+def exported(data: bytes) -> bytes:
+    """Return a JTL as a German spreadsheet exports it."""
+    text = data.decode().replace(",", ";").replace(";true;", ";WAHR;").replace(";false;", ";FALSCH;")
+    return b"sep=;\r\n" + "".join(f"{line};;;\r\n" for line in text.splitlines()).encode()
+
+
+def test_export_of_a_spreadsheet_is_read(way: str) -> None:
+    data = jtl.capture("5.6.3--csv_https")
+    jtl.same(jtl.reported(read(exported(data))), jtl.reported(read(data)))
+    report = base.parse_output(base.load_tool("jmeter"), ToolOutput(exported(data)))
+    assert report.measurements == base.parse_output(base.load_tool("jmeter"), ToolOutput(data)).measurements
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (";264;", ";264,0;", "elapsed is not a whole number: '264,0'"),
+        ("1795213013466", "1795213013466,0", "timeStamp is not milliseconds since 1970 (13 digits): '1795213013466,0'"),
+        ("1795213013466", "1,79521E+12", "timeStamp is not milliseconds since 1970 (13 digits): '1,79521E+12'"),
+        (
+            "1795213013466",
+            "20.11.2026 19:36",
+            "timeStamp is not milliseconds since 1970 (13 digits): '20.11.2026 19:36'",
+        ),
+    ],
+)
+def test_number_changed_by_a_spreadsheet_is_refused_with_its_line(old: str, new: str, reason: str) -> None:
+    data = exported(jtl.capture("5.6.3--csv_https")).decode().replace(old, new, 1).encode()
+    with pytest.raises(ParseError) as raised:
+        read(data)
+    assert raised.value.line == 3
+    hint = "a spreadsheet may have changed it: read the file that JMeter wrote, or export times as whole numbers"
+    assert raised.value.reason == f"{reason}; {hint}"
+
+
+def test_two_columns_of_one_name_are_refused_below_the_line_of_the_separator() -> None:
+    data = exported(jtl.capture("5.6.3--csv_https")).replace(b"elapsed;label", b"elapsed;elapsed")
+    with pytest.raises(ParseError, match=r"out\.jtl:2: a column occurs twice"):
+        read(data)

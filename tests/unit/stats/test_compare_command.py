@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compared_results import EFFECTS, loadbook, write
-from loadbook.cli.compare import NARROWEST
+from loadbook.cli.compare import NARROWEST, read_trials
 from trial_frames import noisy
 
 
@@ -54,6 +54,16 @@ def test_compare_prints_table_and_sentences(csv: Path) -> None:
     assert done.returncode == 0
     assert "ok_per_s against base" in done.stdout
     assert "slow: slower by" in done.stdout
+
+
+@pytest.mark.parametrize("texts", [("1.014", "981.000"), ("1.5", "981"), ("439.454", "441"), ("1.014", "2")])
+def test_decimals_are_no_thousands(texts: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    rows = (f"{name},{block},{text}\n" for block in (1, 2) for name, text in zip("ab", texts, strict=True))
+    path.write_text("treatment,block,ok_per_s\n" + "".join(rows))
+    assert read_trials(path, treatment="treatment", block="block", value="ok_per_s", baseline="a").value.tolist() == [
+        *map(float, texts * 2)
+    ]
 
 
 def test_compare_recognises_metrics_where_lower_is_better(tmp_path: Path) -> None:
@@ -127,6 +137,16 @@ BAD = {
     "text": (HEADER + "a,1,5\nb,1,fast\n", 4, ":3: column 'ok_per_s' holds 'fast'"),
     "underscore": (HEADER + "a,1,5_000\nb,1,6\n", 4, "'5_000', which is not a number"),
     "unit": (HEADER + "a,1,5k\nb,1,6\n", 4, "'5k', which is not a number"),
+    "decimal comma": (
+        "treatment;block;ok_per_s\na;1;39667,60\nb;1;39000,10\n",
+        4,
+        "holds '39667,60', which is not a number: a comma is not read, as it may stand before decimals or thousands",
+    ),
+    "thousands with a point": (
+        HEADER + "a,1,1.014\nb,1,981\na,2,1.012\nb,2,983\n",
+        4,
+        ":2: column 'ok_per_s' holds '1.014', and whole numbers such as '981': is it 1014, or below 2?",
+    ),
     "twice": (HEADER + "a,1,5\nb,1,6\nb,1,7\n", 4, ":4: a second row of 'b' in block '1'"),
     "twice, once not valid": (
         "treatment,block,ok_per_s,valid\na,1,5,1\nb,1,6,1\nb,1,7,0\n",
