@@ -2,6 +2,7 @@
 
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
 - `text_marks`: marks of a whole text: of HTML and Markdown, doubled lines, a prefix of every line
+- `task_results`: outputs in JSON of Ansible
 - `row_prefixes`: prefixes of each line of a JTL or a CSV
 - `wrapping`: what reports lie in: compression, encodings, prefixes of lines
 - `report_files`: the reports in a file

@@ -14,6 +14,7 @@ from loadbook.core.errors import DataError, ParseError, UsageError
 from loadbook.core.text import did_you_mean_file
 from loadbook.ingestion import captured, report_files
 from loadbook.ingestion.report_files import same_number
+from loadbook.ingestion.row_prefixes import first_prefix
 from loadbook.ingestion.wrapping import unwrap_rows
 from loadbook.tools import base
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, ToolOutput
@@ -159,13 +160,28 @@ def _reports_of(path: Path, name: str, tool: str) -> Iterator[FoundReport]:
         yield FoundReport(name, tool, None, reason)
         return
     if is_large or captured.is_log(path):
-        yield recognise(captured.read_file(path), "", name, str(path), tool)
+        found = recognise(captured.read_file(path), "", name, str(path), tool)
+        yield replace(found, error=_too_large(path)) if is_large and not found.parsed and _is_text(path) else found
         return
     texts = report_files.read_reports(path)
     for number, text in enumerate(texts, 1):
         which = f"#{number}" if len(texts) > 1 else ""
         output = ToolOutput(text.data, taken_off=text.taken_off)
         yield recognise(output, "", name + which, f"{path}{which}", tool, text.number_of)
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a file neither begins with rows of a log or a CSV nor is binary."""
+    head = captured.read_bytes(path, HEAD_BYTES)
+    is_header = b"elapsed" in head.partition(b"\n")[0]
+    return b"\0" not in head and not is_header and first_prefix(head.decode(errors="replace")) is None
+
+
+def _too_large(path: Path) -> str:
+    """Return why a large text is not read, and what to do."""
+    limit = f"{path}: {path.stat().st_size:,} bytes, of which at most {MAX_REPORT_BYTES:,} are read as a text"
+    cut = f"`grep -n 'FIRST LINE' {path.name}` and `tail -n +NUMBER {path.name} | head -100 > report.txt`"
+    return f"{limit}: cut the report out, such as by {cut}"
 
 
 def _wrapping_of_rows(path: Path) -> str:
@@ -192,7 +208,8 @@ def recognise(
     if len(taken) == 1:
         return FoundReport(name, *taken.popitem(), taken_off=output.taken_off)
     if taken:
-        return FoundReport(name, "", None, f"{place} may be a report of {' or of '.join(taken)}: say which by --tool")
+        either = f"{place} may be a report of {' or of '.join(taken)}, or hold one of each"
+        return FoundReport(name, "", None, f"{either}: split it, a file for each report, or use `compare --tool`")
     own = [error.tool for error in errors if not error.is_of_another_program]
     likely = tool or (own[0] if len(own) == 1 else "")
     return FoundReport(name, likely, None, unreadable_reason(output, place, errors, number_of))

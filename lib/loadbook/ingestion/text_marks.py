@@ -22,6 +22,7 @@ _BLANKS = str.maketrans(dict.fromkeys("\u00a0\u2007\u202f", " "))
 _ENTITIES = {"lt": "<", "gt": ">", "nbsp": " ", "#160": " ", "#39": "'", "quot": '"', "amp": "&"}
 _ENTITY = re.compile(rf"&({'|'.join(_ENTITIES)});")
 _BREAK = re.compile(r"<br ?/?>(?=\r?$)", re.MULTILINE)
+_PREFORMATTED = re.compile(r"</?(?:pre|code)(?: [^<>\n]*)?>")
 _SEVERAL_DOCUMENTS = re.compile(r"[}\]][ \t]*[{\[]")
 # of cat -n, nl and grep -n
 _NUMBER = re.compile(r"(?P<file>[\w./-]*[A-Za-z_][\w./-]*[:-])? *(?P<number>\d+)(?:[\t:-]| \| | |$)")
@@ -69,6 +70,7 @@ _CHANGES: Sequence[tuple[Callable[[str], str], str]] = (
     (lambda text: text.translate(_BLANKS), "no-break spaces"),
     (lambda text: _BOLD.sub(r"\1", text), "bold type"),
     (lambda text: _BREAK.sub("", text), "line breaks of HTML"),
+    (lambda text: _PREFORMATTED.sub("", text), "marks of preformatted text in HTML"),
     (_without_entities, "entities of HTML"),
     (_without_backticks, "backticks"),
 )

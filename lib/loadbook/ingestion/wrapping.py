@@ -15,6 +15,7 @@ from functools import cache
 
 from loadbook.core.compressed import UTF_16_MARKS, decompress
 from loadbook.ingestion.row_prefixes import without_prefix
+from loadbook.ingestion.task_results import NOTE, find_outputs
 from loadbook.ingestion.text_marks import prefix_note, prefix_shape, without_marks
 from loadbook.tools import base
 from loadbook.tools.line_patterns import clean_lines
@@ -25,6 +26,7 @@ _DOCKER_LINE = re.compile(r'\s*\{(?=[^\n]{0,1000}"log"\s*:\s*")\s*"(?:log|stream
 _DOCKER_NOTE = "Docker's JSON around each line"
 _ALTERNATIVE = re.compile(r"\|(?![^(]*\))")  # outside of parentheses, in a regular expression
 _LITERAL = re.compile(r"(?:[\w ,=/:-]|\\[\\.])+")  # in a regular expression
+_JSON_ENDS = tuple("[{,}]")  # of a line with JSON; "spawned: {\"User\": 5} (5 users)" is none
 _JSON_BEGIN = r"[\[{]$|\{\s*\""
 MAX_PREFIX = 200
 MIN_LINES = 2  # with a prefix, or it is none
@@ -53,6 +55,8 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
     """
     data, form = decompress(data, name, MAX_BYTES)
     text, encoding = _decode(data)
+    if outputs := find_outputs(text):
+        return [_output_of_task(line, output, (*filter(None, (form, encoding)), NOTE)) for line, output in outputs]
     rows, marks = without_prefix(text)
     if marks:
         return [Text(rows.encode(), (*filter(None, (form, encoding)), *marks))]
@@ -70,6 +74,13 @@ def unwrap(data: bytes, name: str = "") -> list[Text]:
         numbers = tuple(origin[min(place, len(origin) - 1)] if origin else place + 1 for place in own)
         texts.append(Text("".join(f"{line}\n" for line in own.values()).encode(), (*notes, note), numbers))
     return texts
+
+
+def _output_of_task(line: int, output: str, notes: tuple[str, ...]) -> Text:
+    """Return what a task wrote, whose result begins at this line of the file, without the marks of a whole text."""
+    rows, marks = without_prefix(output)
+    changed, _, more = (rows, (), []) if marks else without_marks(output)
+    return Text(changed.encode(), (*notes, *marks, *more), (line,) * (changed.count("\n") + 1))
 
 
 def unwrap_rows(data: bytes) -> Text:
@@ -152,7 +163,7 @@ def _anchors(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         head = line[: 2 * MAX_PREFIX]
         if any(word in head for word in words) and (match := begin.match(head) or inside.match(head)):
             yield place, match.groupdict().get("prefix", "")
-        elif (line[-1:] == "[" or "{" in head) and (match := json_begin.match(head)):
+        elif (line[-1:] == "[" or "{" in head) and line[-1:] in _JSON_ENDS and (match := json_begin.match(head)):
             yield place, match["prefix"]
 
 

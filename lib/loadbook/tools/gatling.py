@@ -84,6 +84,8 @@ class Gatling(base.ImportedTool):
     name = "gatling"
     binary = "gatling"
     streamed_inputs = ("stdout", "files")
+    report_begin = r"Simulation \S+ started\.\.\."
+    report_end = SUMMARY
     rows_begin = r"RUN\t[^\t\n]*\t[^\t\n]*\t\d{13}\t"
 
     def parse(self, output: ToolOutput) -> ParsedReport:
@@ -188,13 +190,13 @@ class _Report(JsonReport):
 
     def _summary_figures(self) -> Figures | None:
         """Return the numbers of the summary in stdout; ParseError if it is not complete; None without one."""
-        lines = line_patterns.clean_lines(self.output.stdout)
+        lines = [line.lstrip() for line in line_patterns.clean_lines(self.output.stdout)]  # it may be indented
         starts = [number for number, line in enumerate(lines) if line.startswith(SUMMARY)]
         if not starts:
             return None
         self.file, self.line = "stdout", starts[-1] + 1
         if len(starts) > 1:
-            raise self.refused("a second report: two in one output")
+            raise self.refused(line_patterns.unsplit_report(lines[starts[1]]))
         read: dict[str, list[str]] = {}
         has_thousands = True
         for line in lines[self.line :]:

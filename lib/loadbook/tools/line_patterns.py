@@ -235,6 +235,11 @@ def second_report(line: str) -> str:
     return f"a second line {line.strip()[:60]!r}: {split}"
 
 
+def unsplit_report(line: str) -> str:
+    """Return the error text for two reports that can only be split by hand; `line` occurs twice."""
+    return f"a second line {line.strip()[:60]!r}: two reports in one: split it, a file for each"
+
+
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
     """Raise ParseError with the probable reason unless a line begins with `begins`, and one with `ends`.
 

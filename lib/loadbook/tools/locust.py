@@ -56,6 +56,9 @@ class Locust(base.Tool):
     name = "locust"
     binary = "locust"
     report_keys, report_is_list = ("num_requests",), True
+    # the last start before a table: with --processes, each process logs one
+    report_begin = rf"{locust_text.START}\n(?:(?!{locust_text.START}).*\n)*?{locust_text.TITLE}"
+    report_end = locust_text.TITLE
     rows_begin = "Type,Name,Request Count,|Timestamp,User Count,Type,"
     install_hint = recipes()["locust"].hint
     load_models = frozenset({"closed"})

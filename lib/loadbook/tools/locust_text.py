@@ -23,11 +23,13 @@ _ROW = re.compile(
     r"\| *(?P<mean>\d+) +(?P<min>\d+) +(?P<max>\d+) +(?P<median>\d+) *"
     r"\| *(?P<rate>\d+\.\d\d) +(?P<failure_rate>\d+\.\d\d)"
 )
-_TITLE = re.compile(r" *Response time percentiles \(approximated\)")
+START = r"\[[^\]]{1,40}\] \S{1,99}/INFO/locust\.main: Starting Locust .*"
+TITLE = r" *Response time percentiles \(approximated\)"
+_TITLE = re.compile(TITLE)
 _PERCENT_HEAD = re.compile(r" *(?:Type +)?Name +(?P<percents>(?:\d+(?:\.\d+)?% +)+)# reqs")
 _ERROR_HEAD = re.compile(r" *# occurrences +Error *")
 _ERROR_ROW = re.compile(r" *(?P<number>\d+) +(?P<error>\S.*)")
-_RULE = re.compile(r" ?-[-|]+")
+_RULE = re.compile(r" *-[-|]+")
 TOTAL = "Aggregated"
 CUT_MS = 1.0  # step of the times that are cut
 
@@ -111,7 +113,7 @@ def _read_entries(file: str, lines: Sequence[str]) -> list[Entry]:
     """Return the rows of the last tables, that of the whole run last."""
     titles = [place for place, line in enumerate(lines) if _TITLE.fullmatch(line)]
     if len(titles) > 1:
-        raise ParseError("locust", file, titles[1] + 1, line_patterns.second_report(lines[titles[1]]))
+        raise ParseError("locust", file, titles[1] + 1, line_patterns.unsplit_report(lines[titles[1]]))
     heads = [place for place, line in enumerate(lines) if _HEAD.match(line)]
     if not titles or heads[-1] > titles[0]:
         reason = "report is not complete: Locust was killed, or its last table was cut"

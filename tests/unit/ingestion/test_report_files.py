@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
+from loadbook.ingestion.recognise import find_reports
 from loadbook.ingestion.report_files import split_reports
 from tool_captures import FIXTURES
 
@@ -46,3 +50,31 @@ def test_json_behind_the_text_of_the_same_tool_belongs_to_it() -> None:
     document = (FIXTURES / "fortio/1.66.5--clean_json.stdout").read_bytes()
     assert len(split_reports(text + document)) == 1
     assert len(split_reports((text + document) * 3)) == 3
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("locust/2.47.0--clean_csv.stderr", "locust/2.47.0--throughput_csv.stderr"),
+        ("gatling/3.10.5--closed_both.stdout", "gatling/3.10.5--closed_both.stdout"),
+        ("wrk/4.1.0--tls.stdout", "locust/2.47.0--clean_csv.stderr"),
+        ("locust/2.47.0--clean_csv.stderr", "wrk/4.1.0--tls.stdout"),
+    ],
+)
+def test_tables_of_several_runs_are_read_one_by_one(names: Sequence[str], tmp_path: Path) -> None:
+    texts = [(FIXTURES / name).read_bytes() for name in names]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_bytes(text)
+    (tmp_path / "all.log").write_bytes(b"".join(texts))
+    expected = [find_reports(tmp_path / f"{number}.txt")[0].measurements for number in range(len(texts))]
+    assert [report.measurements for report in find_reports(tmp_path / "all.log")] == expected
+    assert all(expected)
+
+
+def test_tables_without_first_lines_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    table = (FIXTURES / "locust/2.47.0--clean_csv.stderr").read_bytes().partition(b"Type ")
+    (tmp_path / "twice.log").write_bytes(b"".join(table[1:]) * 2)
+    (tmp_path / "mixed.log").write_bytes(b"".join(table[1:]) + (FIXTURES / "wrk/4.1.0--tls.stdout").read_bytes())
+    ((twice,), mixed) = find_reports(tmp_path / "twice.log"), find_reports(tmp_path / "mixed.log")
+    assert "two reports in one: split it, a file for each" in twice.error
+    assert "or hold one of each: split it, a file for each report" in mixed[0].error

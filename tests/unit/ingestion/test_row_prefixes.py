@@ -80,3 +80,21 @@ def test_large_file_with_a_prefix_is_refused_by_its_name(
     (found,) = find_reports(path)
     assert not found.parsed
     assert "the prefix '2026-02-11T08:14:00.0000000Z ' with the time of each line" in found.error
+
+
+def test_large_text_is_refused_with_the_way_to_cut_it_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(b"GET / 200\n" * 100 + (FIXTURES / "wrk/4.1.0--tls.stdout").read_bytes())
+    monkeypatch.setattr(captured, "MAX_REPORT_BYTES", 100)
+    monkeypatch.setattr(recognise, "MAX_REPORT_BYTES", 100)
+    (found,) = find_reports(path)
+    assert "bytes, of which at most 100 are read as a text: cut the report out, such as by `grep -n" in found.error
+    assert "JTL" not in found.error
+
+
+@pytest.mark.parametrize("name", ["locust/2.47.0--clean_csv.stderr", "gatling/3.10.5--closed_both.stdout"])
+def test_indented_table_is_read(name: str, tmp_path: Path) -> None:
+    lines = (FIXTURES / name).read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(("Type ", "=====")))
+    (tmp_path / "out.txt").write_text("".join(f"    {line}\n" for line in lines[start:]))
+    assert find_reports(tmp_path / "out.txt")[0].measurements == find_reports(FIXTURES / name)[0].measurements

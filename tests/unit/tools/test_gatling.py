@@ -82,7 +82,7 @@ def test_summary_that_contradicts_itself_is_refused(old: str, new: str, problem:
 
 def test_summaries_of_two_runs_in_one_output_are_refused() -> None:
     output = case("3.10.5--closed_both")
-    with pytest.raises(ParseError, match="a second report"):
+    with pytest.raises(ParseError, match="two reports in one"):
         GATLING.parse(replace(output, stdout=2 * output.stdout, files={}))
 
 
