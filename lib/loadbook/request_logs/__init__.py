@@ -1,8 +1,8 @@
 """Readers of per-request logs (JMeter's JTL, vegeta, k6, Gatling, h2load, ab), and their summaries and parquet files.
 
 - `stream`: batches of rows with the same columns for every tool, and the splitting of a stream into whole records
-- `jtl_rows`: columns and time stamps of JMeter's result files (JTL); requests, transactions, sub-results, outcomes
 - `spreadsheets`: what spreadsheets make of a JTL
+- `jtl_rows`: columns and time stamps of JMeter's result files (JTL); requests, transactions, sub-results, outcomes
 - `jtl_csv`: reader of JTL in CSV
 - `jtl_xml`: reader of JTL in XML
 - `k6_points`: reader of k6's points of metrics, CSV or JSON lines

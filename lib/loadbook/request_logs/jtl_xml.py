@@ -46,6 +46,8 @@ _CHECKS = {
 _FORBIDDEN = bytes(0x3F if code < 32 and code not in (9, 10, 13) else code for code in range(256))
 _REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
 
+_SAYS_UTF_16 = re.compile(rb"\s*<\?xml[^>]{1,50}encoding=[\"']UTF-16", re.IGNORECASE)
+
 
 class XmlSample(NamedTuple):
     """One sample: its attributes, its kind, and the line of its start tag."""
@@ -58,8 +60,8 @@ class XmlSample(NamedTuple):
 class XmlSampleCollector:
     """Handler of expat that collects the samples of a file: of one document, or of several that were joined."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, encoding: str | None = None) -> None:
+        self.file, self.encoding = file, encoding
         self.rows: list[XmlSample] = []
         self.open: list[XmlSample | None] = []  # one per open element; None if it is not a sample
         self.ended = False
@@ -68,7 +70,7 @@ class XmlSampleCollector:
         self.parser = self._new_parser()
 
     def _new_parser(self) -> expat.XMLParserType:
-        parser = expat.ParserCreate()
+        parser = expat.ParserCreate(self.encoding)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.StartDoctypeDeclHandler = self._forbidden
@@ -143,7 +145,8 @@ def read_jtl_xml(
 
     A file without its end tag (a killed JVM) gives its complete samples, and the damage "torn".
     """
-    samples = XmlSampleCollector(file)
+    was_utf_16 = _SAYS_UTF_16.match(stream.peek(100))  # its declaration is still that of the file
+    samples = XmlSampleCollector(file, "UTF-8" if was_utf_16 else None)
     ends = (properties or {}).get("sampleresult.timestamp.start", "true") == "false"
     builder: BatchBuilder | None = None
     for data in _clean_chunks(stream):

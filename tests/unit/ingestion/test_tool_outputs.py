@@ -48,3 +48,10 @@ def test_log_in_utf_16_is_read(name: str, is_large: bool, tmp_path: Path, monkey
         monkeypatch.setattr(recognise, "MAX_REPORT_BYTES", 100)
     expected, found = (find_reports(each)[0] for each in (source, path))
     assert expected.measurements == found.measurements != ()
+
+
+def test_xml_that_says_utf_16_is_read(tmp_path: Path) -> None:
+    source = CAPTURE.with_name("5.6.3--xml_10x20.out.jtl")
+    text = source.read_text().replace('encoding="UTF-8"', 'encoding="UTF-16"')
+    (tmp_path / "out.jtl").write_bytes(text.encode("utf-16"))
+    assert find_reports(tmp_path / "out.jtl")[0].measurements == find_reports(source)[0].measurements
