@@ -2,8 +2,8 @@
 
 The summary has the numbers of the JSON in full (`console-reporter.js`), without p75, p90, p999 and the times of the
 first and the last event. Those are known only if one period has the whole load: its width is then their difference.
-`http.request_rate` is a mean of rounded rates of periods, and no rate of the whole. The periods are progress: their
-counts must add up to those of the summary.
+`http.request_rate` is a mean of rounded rates of periods, and no rate of the whole. Workers add up their rounded rates.
+The periods are progress: their counts must add up to those of the summary.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ NAMES = {"p50": "median"}  # statistic -> its name in the text, if that is anoth
 STEPS_S = {"min": 1e-3, "max": 1e-3}  # whole milliseconds; the others have one decimal
 STEP_S = 1e-4
 _START = re.compile(rf"{REPORT_BEGIN}|Phase started: .*\(index: 0, ")
-_PERIOD = re.compile(rf"{PERIOD}\d\d:\d\d:\d\d\([+-]\d{{4}}\) \(width: (?P<seconds>\d+(?:\.\d{{1,3}})?)s\)")
-_SUMMARY = re.compile(rf"{REPORT_END}\d\d:\d\d:\d\d\([+-]\d{{4}}\)")
+_CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)\([+-]\d{4}\)"
+_PERIOD = re.compile(rf"{PERIOD}{_CLOCK} \(width: (?P<seconds>\d+(?:\.\d{{1,3}})?)s\)")
+_SUMMARY = re.compile(rf"{REPORT_END}{_CLOCK}")
+_TOTAL = re.compile(r"All VUs finished\. Total time: (?P<seconds>\d+) seconds?")
+_RATE = "http.request_rate"
+PERIOD_S = 10.0  # periods begin at whole multiples of it
+RATE_SHARE, LEAST_RATE = 0.6, 20.0  # a sum of rates that workers rounded is not below this share, from 20/s on
 _HEADING = re.compile(r"(?P<name>\w[^:]*(?:\.[^:]*)*):")
 # a name that is too long for its line ends with three dots
 _ROW = re.compile(r" *(?P<name>\S.*?)(?:: \.+|\.{3} {1,2}) *(?P<value>[^\s.]\S*)")
@@ -37,11 +42,15 @@ _OWN = ("http.", "vusers.", "errors.")  # beginnings of metrics that are counts;
 class Section:
     """The metrics of a period, or of the summary: `line` is that of its first line, `seconds` the width of a period.
 
-    `summaries` maps a metric to {statistic: value as printed}.
+    `summaries` maps a metric to {statistic: value as printed}, `rates` one to its rate as printed. `clock_s` is the
+    printed time of day. `total_s` of the summary is the whole time of the run, None if the text lacks it.
     """
 
     line: int
     seconds: float | None = None
+    clock_s: int = 0
+    total_s: int | None = None
+    rates: dict[str, str] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
     summaries: dict[str, dict[str, str]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
@@ -85,19 +94,20 @@ def _number(text: str) -> float | None:
 def _sections(lines: Sequence[str]) -> tuple[list[Section], Section, bool]:
     """Return the periods, the summary, and whether the text has its beginning, and so all periods."""
     periods, summary, section, is_whole = list[Section](), None, None, False
-    heading = ""
+    heading, total_s = "", None
     for number, line in enumerate(lines, 1):
         if period := _PERIOD.fullmatch(line):
-            section = Section(number, float(period["seconds"]))
+            section = Section(number, float(period["seconds"]), _clock_s(period["clock"]))
             periods.append(section)
-        elif _SUMMARY.fullmatch(line):
+        elif whole := _SUMMARY.fullmatch(line):
             if summary is not None:
                 raise _refused(number, line_patterns.second_report(line))
-            section = summary = Section(number)
+            section = summary = Section(number, None, _clock_s(whole["clock"]), total_s)
         elif line.startswith((PERIOD, REPORT_END)):
             raise _broken(number, line)
         elif line.startswith("All VUs finished"):
             section = None
+            total_s = int(total["seconds"]) if (total := _TOTAL.fullmatch(line)) else None
         elif _START.match(line):
             is_whole = is_whole or not (periods or summary)
         elif section is not None and line:
@@ -137,6 +147,8 @@ def _add_count(section: Section, name: str, value: str, number: int, line: str) 
     if name in section.lines and not name.startswith("errors."):  # two messages may have been cut alike
         raise _refused(number, line_patterns.second_report(line))
     section.lines[name] = number
+    if name == _RATE:
+        section.rates[name] = value
     if value.isdecimal():
         section.counters[name] += int(value)
     elif (name.startswith(_OWN) and not re.fullmatch(r"\d+(?:\.\d+)?/sec", value)) or name in STATISTICS:
@@ -178,7 +190,32 @@ def _check_periods(periods: Sequence[Section], summary: Section, is_whole: bool)
         return None
     if differing := [name for name, times in periods[0].summaries.items() if times != summary.summaries.get(name)]:
         raise _refused(summary.lines.get(differing[0], summary.line), f"{differing[0]} is another than in its period")
-    return periods[0].seconds
+    return _checked_width(periods[0], summary)
+
+
+def _checked_width(period: Section, summary: Section) -> float:
+    """Return the width of the only period; ParseError if total time, clock or rate of requests contradict it."""
+    seconds = period.seconds or 0.0
+    if seconds > PERIOD_S:
+        raise _refused(period.line, f"a width of {seconds:g} s, but a period has {PERIOD_S:g} s")
+    if summary.total_s is not None and seconds > summary.total_s + 1:
+        raise _refused(period.line, f"a width of {seconds:g} s, but a total time of {summary.total_s} s")
+    elapsed_s = (summary.clock_s - period.clock_s + PERIOD_S) % 86400  # since the period's begin
+    if elapsed_s + 1 < seconds:
+        raise _refused(period.line, f"a width of {seconds:g} s, but the summary is {elapsed_s:g} s after the begin")
+    printed = summary.rates.get(_RATE, "")
+    if printed and printed != period.rates.get(_RATE, printed):
+        raise _refused(summary.lines[_RATE], f"{_RATE} is another than in its period")
+    rate, least = float(printed.removesuffix("/sec") or 0), summary.counters["http.requests"] / max(1.0, seconds)
+    if least >= LEAST_RATE and 0 < rate < RATE_SHARE * least:
+        raise _refused(period.line, f"{least:.0f} requests a second in {seconds:g} s, but {_RATE} is {printed}")
+    return seconds
+
+
+def _clock_s(text: str) -> int:
+    """Return the seconds since midnight of a time of day such as ``11:48:45``."""
+    hours, minutes, seconds = map(int, text.split(":"))
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def _broken(number: int, line: str) -> ParseError:

@@ -9,6 +9,7 @@
 - A table does not tell a rate (``-R``), whose correction adds times: loadbook must know the command.
 - A table without a line of errors has none. One that was cut before that line looks the same: note `errors_unseen`,
   unless another line, or an empty one, is behind "N requests in", or all requests have a response.
+- Every sample covers one second, or what ``-L`` sets; a busy driver takes them late. The duration must fit to them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from loadbook.tools.line_patterns import LinePattern, TextReport, printed_load, 
 
 EXACT_BELOW = 2048  # its histogram of responses per second has steps of 1 below it
 MEAN_STEP_S = 1e-5  # of mean and deviation, whose zeros at the end are left out: "10.5 ms"
+LATE_SHARE = 0.1  # of the duration, by which samples may come late or be lost
 STEP_SHARE = 1 / 2000  # of a number of responses above that, and of bytes
 HEAD = r"Running (?:(?P<asked>\d+(?:\.\d+)?)s|(?P<amount>\d+) requests) test @ "
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
@@ -86,7 +88,7 @@ PATTERNS = (
         "sampled",
         "Req/Bytes counts sampled once per second.",
         r"Req/Bytes counts sampled ",
-        r"(?:once per second|every \d+(?:\.\d+)? seconds)\.",
+        r"(?:once per second|every (?P<interval>\d+(?:\.\d+)?) seconds)\.",
     ),
     LinePattern("samples_", "# of samples: 2", r"# of samples:", r" (?P<samples>\d+)", optional=True),
     LinePattern(
@@ -293,6 +295,7 @@ def _responses(text: TextReport, seconds: float, codes: dict[str, int]) -> tuple
     if samples % workers or not samples:
         return told, told
     samples //= workers
+    _check_duration(text, samples, seconds)
     _check_rates(text, samples)
     value = mean * samples
     slack = STEP_SHARE * value + 0.011 * samples
@@ -319,6 +322,14 @@ def _responses(text: TextReport, seconds: float, codes: dict[str, int]) -> tuple
 
 def _decimal(text: TextReport, name: str) -> float:
     return float(text.text(name).replace(",", ""))
+
+
+def _check_duration(text: TextReport, samples: int, seconds: float) -> None:
+    """Raise ParseError if the samples do not cover the duration."""
+    interval = float(text.text("interval")) if "interval" in text.fields else 1.0
+    if abs(seconds - samples * interval) > 0.5 * interval + LATE_SHARE * seconds:
+        covered = f"{samples} samples of {interval:g} s"
+        raise text.error_at("total", f"a duration of {seconds:g} s does not follow from {covered}")
 
 
 def _check_rates(text: TextReport, samples: int) -> None:

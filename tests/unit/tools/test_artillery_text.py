@@ -87,6 +87,7 @@ def test_blanks_before_lines_and_between_words_change_no_number() -> None:
         ("http.response_time.2xx:", "http.response_time.4xx:", "classes of statuses"),
         ("http.response_time.2xx:", "http.response_time:", "a second line"),
         ("http.downloaded_bytes: ", "bytes: ", "no line 'http.downloaded_bytes'"),
+        ("41/sec", "44/sec", "http.request_rate is another than in its period"),
         ("83.9", "84.9", "vusers.session_length is another than in its period"),
         ("vusers.session_length:", "session_length:", "no line 'vusers.session_length'"),
         ("11:48:45(", "11:48(", "line cut or changed"),
@@ -100,6 +101,23 @@ def test_blanks_before_lines_and_between_words_change_no_number() -> None:
 def test_text_that_contradicts_itself_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse(last(text_of("clean_text").decode(), old, new))
+
+
+@pytest.mark.parametrize(
+    ("width", "dropped", "reason"),
+    [
+        ("9.991", "", "a width of 9.991 s, but a total time of 4 s"),
+        ("9.991", "All VUs finished", "but the summary is 5 s after the begin"),
+        ("92.991", "", "but a period has 10 s"),
+        ("0.991", "", "120 requests a second in 0.991 s, but http.request_rate is 41/sec"),
+    ],
+)
+def test_width_that_total_time_clock_or_rate_contradict_is_refused(width: str, dropped: str, reason: str) -> None:
+    lines = text_of("clean_text").decode().replace("(width: 2.991s)", f"(width: {width}s)").splitlines(keepends=True)
+    kept = [line for line in lines if not dropped or not line.startswith(dropped)]
+    with pytest.raises(ParseError, match=reason) as refusal:
+        parse("".join(kept).encode())
+    assert refusal.value.line == 7
 
 
 def test_progress_without_a_summary_is_refused() -> None:
