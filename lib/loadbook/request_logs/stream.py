@@ -201,8 +201,15 @@ def path_labels(names: pa.DictionaryArray) -> tuple[list[str], NDArray[np.int32]
 
     The label of a URL is its path, since hosts differ between trials; that of another name is the name.
     """
-    labels = [urlsplit(name).path if "://" in name else name for name in names.dictionary.to_pylist()]
+    labels = [_path_label(name) for name in names.dictionary.to_pylist()]
     return labels or [""], to_numpy(names.indices).astype(np.int32)
+
+
+def _path_label(name: str) -> str:
+    try:
+        return urlsplit(name).path if "://" in name else name
+    except ValueError:  # an address in brackets that is none
+        return name
 
 
 def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:

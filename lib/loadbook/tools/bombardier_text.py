@@ -3,6 +3,7 @@
 Times have two decimals of us, ms, s, m or h, from 850 us on in ms. Codes have all digits. The text has no time of the
 load; its "Reqs/sec" is a mean of momentary rates, which was up to 49 % off the rate of the whole load, and is that rate
 only if there was one interval (Stdev 0.00, Avg as Max). "Throughput" adds what was sent to what was received.
+Where a load is too short for rates or times, a sentence ("wasn't enough data") stands for them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from loadbook.core import units
+from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import parse_duration_s
 from loadbook.tools.line_patterns import LinePattern, TextReport, read_report, restore_indentation, rounding_half_width
 
@@ -24,7 +26,8 @@ PATTERNS = (
         "head",
         "Bombarding http://127.0.0.1:8080/ for 2s using 5 connection(s)",
         REPORT_BEGIN,
-        r"(?:(?<=for )(?P<asked>\S+)|(?<=with )(?P<asked_requests>\d+) request\(s\)) using \d+ connection\(s\)",
+        r"(?:(?<=for )(?P<asked>\S+)|(?<=with )(?P<asked_requests>\d+) request\(s\)) using"
+        r" (?P<connections>\d+) connection\(s\)",
         optional=True,
     ),
     LinePattern("statistics", "Statistics        Avg      Stdev        Max", FIRST_LINE.pattern),
@@ -57,6 +60,7 @@ PATTERNS = (
     ),
 )
 _PERCENTILE = re.compile(r" +\d+% "), re.compile(r" +(\d+)% +(\d+\.\d\d(?:us|ms|s|m|h))")
+_TOO_FEW = re.compile(r" *There wasn't enough data to compute statistics for requests")
 _FAILURE = re.compile(r" "), re.compile(r" +(.+) - (\d+)")
 PERCENTS = ("50", "75", "90", "95", "99")
 
@@ -81,6 +85,7 @@ def read_text(lines: Sequence[str]) -> BombardierText:
     lines = restore_indentation(lines, PATTERNS, ROWS)
     text = read_report("bombardier", lines, PATTERNS)
     places = text.line_numbers
+    _require_lines(text, lines)
     percentiles = (
         text.rows(lines, places["distribution"], places["codes"] - 1, _PERCENTILE) if "distribution" in text else []
     )
@@ -97,8 +102,11 @@ def read_text(lines: Sequence[str]) -> BombardierText:
     us = {name: units.parse_quantity(printed, units.TIME_UNITS_S) * 1e6 for name, printed in texts.items()}
     if us and us["mean"] > us["max"] + 1e6 * step_s(texts["mean"]):
         raise text.error_at("latency", "the mean is above the maximum")
-    asked = text.fields.get("asked", (0, ""))[1]
-    spec = {"testDurationSeconds": parse_duration_s(asked)} if parse_duration_s(asked) else {}
+    asked_s = parse_duration_s(text.text("asked")) if "asked" in text.fields else None
+    if us and asked_s and attempts * us["mean"] > 1.05e6 * text.count("connections") * (asked_s + us["max"] / 1e6):
+        given = f"{text.text('asked')} of {text.text('connections')} connections"
+        raise text.error_at("statuses", f"{attempts} attempts of {text.text('mean')} take longer than {given}")
+    spec = {"testDurationSeconds": asked_s} if asked_s else {}
     spec |= {"numberOfRequests": text.count("asked_requests")} if "asked_requests" in text.fields else {}
     result: dict[str, Any] = {f"req{digit}xx": text.count(f"s{digit}") for digit in range(1, 6)}
     result |= {"others": text.count("other")}
@@ -108,6 +116,15 @@ def read_text(lines: Sequence[str]) -> BombardierText:
     if percentiles:
         result["latency"]["percentiles"] = {percent: us[f"p{percent}"] for percent in PERCENTS}
     return BombardierText({"spec": spec, "result": result}, texts, _whole_rate(text))
+
+
+def _require_lines(text: TextReport, lines: Sequence[str]) -> None:
+    """Raise ParseError if the line of the rates or the heading of the percentiles is lost."""
+    if "rates" not in text and not any(_TOO_FEW.match(line) for line in lines):
+        raise text.error_at("statistics", f"report is not complete: no line like {PATTERNS[2].example.strip()!r}")
+    for number, line in enumerate(lines[: text.line_numbers["codes"]], 1):
+        if "distribution" not in text and number > text.line_numbers["statistics"] and _PERCENTILE[1].fullmatch(line):
+            raise ParseError("bombardier", text.file, number, "report is not complete: no line 'Latency Distribution'")
 
 
 def step_s(text: str) -> float:

@@ -2,7 +2,8 @@
 
 Minimum and maximum have all digits (ns); the mean has eight, percentiles and limits of buckets have six, the deviation
 has four, all without zeros at their end. With `-quiet` the text has no buckets and no time of the load, which then
-follows from the rate with one decimal.
+follows from the rate with one decimal. Every histogram but that of sleep times has the same percentiles. The calls of
+"Error cases" are those without a status of 2xx or 418.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ PATTERNS = (
         rf" max (?P<failed_max>{_NUMBER}) sum (?P<failed_sum>{_NUMBER}))",
         optional=True,
     ),
+    LinePattern(
+        "connecting",
+        "Connection time histogram (s) : count 4 avg 0.00032516525 +/- 0.0001849 min 0.0001 max 0.0006 sum 0.0013",
+        r"Connection time histogram \(s\) : ",
+        r".*",
+        optional=True,
+    ),
     LinePattern("sockets", "Sockets used: 4 (for perfect keepalive, would be 4)", r"Sockets used: ", r"\d+.*"),
     LinePattern(
         "done",
@@ -59,6 +67,8 @@ PATTERNS = (
 DIGITS, PERCENTILE_DIGITS = {"mean": 8, "sd": 4}, 6
 _BUCKET = re.compile(r">=? "), re.compile(rf">=? ({_NUMBER}) <= ({_NUMBER}) , ({_NUMBER}) , \d+\.\d\d, (\d+)")
 _PERCENTILE = re.compile(r"# target "), re.compile(rf"# target (\d+(?:\.\d+)?)% ({_NUMBER})")
+_THREAD = re.compile(r"\[\d+\] +\d+ socket used")
+RATE_SLACK = 0.8  # of the time between calls, which -jitter changes by 10 %
 _CODE = re.compile(r"Code "), re.compile(r"Code +(-1|[1-5]\d\d) : (\d+) \((\d+\.\d) %\)")
 
 
@@ -84,13 +94,16 @@ def read_text(lines: Sequence[str], file: str) -> FortioText:
     calls = text.count("count")
     if len({code for code, *_ in codes}) < len(codes) or sum(int(count) for _, count, _ in codes) != calls:
         raise text.error_at("times", f"the calls by code are not the {calls} of the times")
+    _check_failures(text, codes)
     for code, count, share in codes:
         if abs(float(share) - 100 * int(count) / max(1, calls)) > 0.051:
             raise text.error_at("times", f"{count} of {calls} calls have code {code}, which are not {share} %")
     if buckets:
         _check_buckets(text, buckets, calls)
+    _check_percentiles(text, lines, percentiles)
     seconds = _seconds(text, calls)
     _check_times(text, calls)
+    _check_room(text, lines, calls, seconds)
     asked = text.fields.get("asked", (0, ""))[1]
     rate = float(text.text("rate"))
     numbers = {key: float(text.text(key)) for key in ("Avg", "StdDev", "Min", "Max", "Sum")}
@@ -171,6 +184,42 @@ def _check_buckets(text: TextReport, buckets: Sequence[tuple[str, ...]], calls: 
         raise text.error_at("times", "the limits of the buckets do not ascend, or contradict their mid points")
     if any(ends_differ):
         raise text.error_at("times", "the buckets do not reach from minimum to maximum")
+
+
+def _check_failures(text: TextReport, codes: Sequence[tuple[str, ...]]) -> None:
+    """Raise ParseError unless the calls of "Error cases" are those with other statuses."""
+    other = {code: int(count) for code, count, _ in codes if not code.startswith("2")}
+    most = sum(other.values())
+    if "errors" in text and not most - other.get("418", 0) <= text.count("failed") <= most:
+        named = ", ".join(f"{count} of code {code}" for code, count in other.items()) or "all codes are 2xx"
+        raise text.error_at("errors", f"{text.count('failed')} error cases, but {named}")
+
+
+def _check_percentiles(text: TextReport, lines: Sequence[str], percentiles: Sequence[tuple[str, ...]]) -> None:
+    """Raise ParseError if another histogram of the text has other percentiles, since lines are lost then."""
+    expected = [percent for percent, _ in percentiles]
+    for name in ("errors", "connecting"):
+        first = text.line_numbers.get(name, len(lines))
+        after = next(
+            (at for at, line in enumerate(lines[first:], first) if not line.startswith(("#", ">"))), len(lines)
+        )
+        # "# Socket and IP" is below the percentiles of failed calls
+        found = [percent for percent, _ in text.rows(lines, first, after, _PERCENTILE)]
+        if after > first + 1 and found != expected and (found or name == "connecting"):
+            few, many = sorted((expected, found), key=len)
+            lost = ", ".join(f"{percent}%" for percent in many if percent not in few) or "others"
+            raise text.error_at("times", f"report is not complete: {lost} are in one of its histograms only")
+
+
+def _check_room(text: TextReport, lines: Sequence[str], calls: int, seconds: float) -> None:
+    """Raise ParseError if the calls take longer than the load, or came sooner than the rate allows."""
+    threads = sum(bool(_THREAD.match(line)) for line in lines)
+    longest, total, rate = float(text.text("Max")), float(text.text("Sum")), float(text.text("rate"))
+    if longest > 1.01 * seconds or (threads and total > 1.01 * threads * seconds):
+        raise text.error_at("times", f"the calls take longer than the {seconds:g} s of the load")
+    if threads and rate > 0 and seconds < RATE_SLACK * (calls / threads - 1) * threads / rate:
+        name = "ended" if "ended" in text else "done"
+        raise text.error_at(name, f"{calls} calls in {seconds:g} s are more than the rate of {text.text('rate')}")
 
 
 def _check_times(text: TextReport, calls: int) -> None:

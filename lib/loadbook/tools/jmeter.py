@@ -60,7 +60,8 @@ _JTL_START = re.compile(
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
 _SUMMARY = re.compile(r"summary [+=] +\d+ in ")
-_BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
+_USAGE = re.compile(r"^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage|^/_/   \\_\\_\| /_/")
+_OWN_NAME = re.compile(r"J[Mm]eter|^/_/   \\_\\_\| /_/   \\_\\")  # or the last line of its banner
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
 # between runs in one file, nothing is under way for long; a load may pause, too, but then between most of its requests
 MIN_PAUSE_S, MAX_PAUSE_SHARE = 60.0, 0.05
@@ -219,7 +220,8 @@ def _missing_results_reason(output: ToolOutput) -> str:
     known = [name for name in re.split(r"[,;\t|]", lines[0].replace('"', "")) if name in COLUMN_PROPERTIES]
     if len(known) >= 3:
         return f"a header of JMeter results without the column elapsed or timeStamp: {', '.join(known)}"
-    if any(_BANNER.search(line) for line in lines[:12]):
+    head = lines[:12]
+    if any(_USAGE.search(line) for line in head) and any(_OWN_NAME.search(line) for line in head):
         return f"JMeter printed its usage or its version, and there is no file with results{code}"
     if any(_SUMMARY.match(line) for line in lines):
         return f"only JMeter's summary on the console, without single samples: read the file of `jmeter -l`{code}"

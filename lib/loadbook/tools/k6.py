@@ -80,13 +80,14 @@ class RunSummary(NamedTuple):
 
     `metrics` is {metric: {key such as "count" or "p(95)": value}}, with times in ms. `thresholds` maps the text of a
     threshold to whether it was met. `duration_s` is None if the summary does not have it. `texts` is {metric: {key:
-    time as printed}}, and empty for JSON.
+    time as printed}} and `lines` {metric: number of its line}, both empty for JSON.
     """
 
     metrics: Mapping[str, Mapping[str, Any]]
     thresholds: Mapping[str, bool]
     duration_s: float | None
     texts: Mapping[str, Mapping[str, str]] = {}
+    lines: Mapping[str, int] = {}
 
 
 class K6(base.Tool):
@@ -190,7 +191,7 @@ class K6(base.Tool):
         if not any(k6_text.FIRST_LINE.match(line) for line in lines):
             raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
         text = k6_text.read_text(lines)
-        summary = RunSummary(text.metrics, text.thresholds, None, text.texts)
+        summary = RunSummary(text.metrics, text.thresholds, None, text.texts, text.lines)
         is_old = "http_req_failed" not in text.metrics
         return _parse_old_text(summary, output) if is_old else _parse_summary("stdout", summary, output)
 
@@ -262,12 +263,17 @@ class _Values:
 
     def __init__(self, file: str, summary: RunSummary) -> None:
         self.file, self.metrics, self.texts = file, summary.metrics, summary.texts
+        self.lines = summary.lines
+
+    def refused(self, metric: str, problem: str) -> ParseError:
+        """Return a ParseError with the line of a metric in a text; that of the summary in JSON is not known."""
+        return ParseError("k6", self.file, self.lines.get(metric, 0 if self.lines else 1), f"{metric}: {problem}")
 
     def count(self, metric: str, key: str = "count") -> int:
         """Return a counter; 0 if there is no such metric."""
         value = self.metrics.get(metric, {key: 0}).get(key)
         if type(value) is not int or value < 0:
-            raise ParseError("k6", self.file, 1, f"{metric}: {key} is missing, or no count: {str(value)[:60]!r}")
+            raise self.refused(metric, f"{key} is missing, or no count: {str(value)[:60]!r}")
         return value
 
     def failed(self) -> int:
@@ -279,14 +285,14 @@ class _Values:
         values = self.metrics.get(metric, {})
         times_ms = {s: values[key] for s, keys in STATISTICS.items() for key in keys if key in values}
         if not all(type(value) in (int, float) and value >= 0 for value in times_ms.values()):
-            raise ParseError("k6", self.file, 1, f"{metric}: a time is no number")
+            raise self.refused(metric, "a time is no number")
         ordered = [times_ms[s] for s in STATISTICS if s in times_ms and s != "mean"]
         if ordered != sorted(ordered):
-            raise ParseError("k6", self.file, 1, f"{metric}: minimum, percentiles and maximum do not ascend")
+            raise self.refused(metric, "minimum, percentiles and maximum do not ascend")
         slack = max(map(k6_text.step_s, self.texts.get(metric, {}).values()), default=0.0) * 1000 + 1e-9
         mean, low, high = times_ms.get("mean"), times_ms.get("min", 0.0), times_ms.get("max", math.inf)
         if mean is not None and not low - slack <= mean <= high + slack:
-            raise ParseError("k6", self.file, 1, f"{metric}: the mean is not between minimum and maximum")
+            raise self.refused(metric, "the mean is not between minimum and maximum")
         return {statistic: value / 1000 for statistic, value in times_ms.items()}
 
     def time_rows(self, name: str, metric: str) -> Iterator[Measurement]:
@@ -304,7 +310,7 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
         raise ParseError("k6", file, 1, "no requests in it: http_reqs or http_req_failed is missing")
     attempts, failed = values.count("http_reqs"), values.failed()
     if failed > attempts:
-        raise ParseError("k6", file, 1, f"{failed} failed requests of {attempts}")
+        raise values.refused("http_req_failed", f"{failed} failed requests of {attempts}")
     own = any(name in ERROR_CLASSES or re.fullmatch(r"status_[1-5]xx", name) for name in summary.metrics)
     seconds = summary.duration_s or _duration_from_rate(values, attempts)
     rate = offered_rate(output.argv)
@@ -371,7 +377,7 @@ def _own_rows(
     answered, unanswered = sum(statuses.values()), sum(errors.values())
     if answered + unanswered != attempts:
         text = f"{answered} responses and {unanswered} failures are not {attempts} requests"
-        raise ParseError("k6", values.file, 1, text)
+        raise values.refused("http_reqs", text)
     yield from request_rows.status_rows(statuses, errors, unanswered, seconds or 0.0, rate_per_s)
 
 

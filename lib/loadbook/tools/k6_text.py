@@ -40,17 +40,20 @@ class TextSummary(NamedTuple):
     """Metrics and thresholds of a text in the form of k6's summary in JSON, and its times as printed.
 
     `metrics` is {metric: {key such as "count" or "p(95)": value}}, with times in ms. `thresholds` maps the text of a
-    threshold, or its metric in older texts, to whether it was met. `texts` is {metric: {key: time as printed}}.
+    threshold, or its metric in older texts, to whether it was met. `texts` is {metric: {key: time as printed}}, `lines`
+    {metric: number of its line}.
     """
 
     metrics: dict[str, dict[str, Any]]
     thresholds: dict[str, bool]
     texts: dict[str, dict[str, str]]
+    lines: dict[str, int]
 
 
 def read_text(lines: Sequence[str]) -> TextSummary:
     """Return the summary in the lines of a text; ParseError if it is cut, occurs twice, or has an invalid number."""
-    summary, line_of = TextSummary({}, {}, {}), dict[str, int]()
+    summary = TextSummary({}, {}, {}, {})
+    line_of = summary.lines
     parent = last = ""
     for number, line in _lines_of_total(lines):
         if threshold := _THRESHOLD.fullmatch(line):
@@ -129,6 +132,10 @@ def _checked(summary: TextSummary, line_of: Mapping[str, int]) -> TextSummary:
     if failed["passes"] + failed["fails"] != requests["count"]:
         text = f"{failed['passes'] + failed['fails']} requests, but {requests['count']} of http_reqs"
         raise ParseError("k6", "stdout", line_of["http_req_failed"], text)
+    timed, texts = "http_req_duration", summary.texts
+    if requests["count"] and not failed["passes"] and EXPECTED in texts and texts[EXPECTED] != texts.get(timed):
+        text = f"no request failed, but the times of line {line_of[timed]} are others"
+        raise ParseError("k6", "stdout", line_of[EXPECTED], text)
     for name, counter in metrics.items():
         if not _same_duration(requests, counter) and not (is_old and name == "dropped_iterations"):
             text = f"its rate and that of http_reqs (line {line_of['http_reqs']}) are over different times"

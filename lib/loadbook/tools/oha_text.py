@@ -87,6 +87,8 @@ def read_text(lines: Sequence[str]) -> OhaText:
     codes, errors = _counts(text, lines)
     buckets = _rows(text, lines, "histogram", text.line_numbers["distribution"], _BUCKET)
     percentiles = _percentiles(text, lines)
+    if any(codes.values()):
+        _check_extremes(text, lines, percentiles)
     answered, all_ = sum(codes.values()), sum(codes.values()) + sum(errors.values())
     aborted = errors.get(DEADLINE, 0)
     if sum(int(count) for _, count in buckets) != answered:
@@ -180,6 +182,27 @@ def _percentiles(text: TextReport, lines: Sequence[str]) -> dict[str, str]:
     if percents not in (PERCENTS, OLD_PERCENTS):
         raise text.error_at("distribution", f"report is not complete: percentiles {', '.join(percents)}")
     return {f"p{percent}": printed for percent, (_, printed) in zip(percents, rows, strict=True)}
+
+
+def _check_extremes(text: TextReport, lines: Sequence[str], percentiles: dict[str, str]) -> None:
+    """Raise ParseError unless percentiles and histogram end at the slowest time, and average times are between."""
+    limits = [line for line in lines[text.line_numbers["histogram"] :] if _BUCKET[1].fullmatch(line)]
+    limits = limits if len(percentiles) > len(OLD_PERCENTS) else []  # whose limits are not known
+    for name, line in (("fastest", limits[0]), ("slowest", limits[-1])) if limits else ():
+        limit, own = line.split("[")[0].strip(), text.text(name)
+        unit = limit.partition(" ")[2] or "secs"  # before oha 1.9 limits are seconds
+        half = 0.5 * 10.0 ** -len(limit.split()[0].partition(".")[2]) * UNIT_S[unit] + step_s(own)
+        if abs((_time_s(f"{limit.split()[0]} {unit}") or 0.0) - (_time_s(own) or 0.0)) > 1.001 * half:
+            raise text.error_at(name, f"{own}, but the histogram has {limit}")
+    slowest, last = _time_s(text.text("slowest")) or 0.0, [*percentiles][-1]
+    if (_time_s(percentiles[last]) or 0.0) > slowest + step_s(text.text("slowest")) + step_s(percentiles[last]):
+        raise text.error_at("slowest", f"{text.text('slowest')}, but {last} is {percentiles[last]}")
+    for prefix, name in (("", "average"), ("dial_", "dialup"), ("look_", "lookup")):
+        times = [_time_s(text.text(f"{prefix}{key}")) for key in ("fastest", "average", "slowest")]
+        low, mean, high = (math.nan if value is None else value for value in times)
+        slack = sum(step_s(text.text(f"{prefix}{key}")) for key in SUMMARY)
+        if mean < low - slack or mean > high + slack:
+            raise text.error_at(name, f"the average, {text.text(prefix + 'average')}, is not between the extremes")
 
 
 def _check_share(text: TextReport, answered: int, attempts: Collection[int]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import ParseError
+from loadbook.ingestion.recognise import recognise
 from loadbook.tools import base, k6_text, vegeta_text
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from tool_captures import FIXTURES, attempt, capture, check_sane, table
@@ -216,7 +217,8 @@ def changed(tool: str, name: str, old: str, new: str) -> ToolOutput:
     ("tool", "name", "old", "new", "reason"),
     [
         ("k6", "1.8.1--clean_closed", "439.454444/s", "4394.54444/s", "over different times"),
-        ("k6", "1.8.1--clean_closed", "avg=11.24ms", "avg=91.24ms", "not between minimum and maximum"),
+        ("k6", "1.8.1--clean_closed", "avg=11.24ms", "avg=51.24ms", "but the times of line 6 are others"),
+        ("k6", "1.8.1--checks_mix500", "avg=290.43µs", "avg=9.43s", "not between minimum and maximum"),
         ("k6", "1.8.1--clean_closed", "max=66.92ms", "max=1.5h", "line cut or changed"),
         (
             "k6",
@@ -259,6 +261,18 @@ def test_custom_metrics_of_a_text_of_k6_change_no_number(line: str) -> None:
     _, whole = text_of("k6", "1.8.1--clean_closed")
     custom = changed("k6", "1.8.1--clean_closed", "\n    EXECUTION\n", f"    {line}\n\n    EXECUTION\n")
     assert base.load_tool("k6").parse(custom).measurements == base.load_tool("k6").parse(whole).measurements
+
+
+def test_refused_text_of_k6_names_the_line_and_no_other_tool() -> None:
+    for old, new, line in (
+        ("2004.10841/s", "200.410841/s", 37),
+        ("med=1.76ms", "med=9.76ms", 30),
+        ("avg=1.86ms", "avg=51.86ms", 30),
+    ):
+        data = (FIXTURES / "k6/1.8.1--text.stdout").read_text()
+        text = data.replace(old, new, 1) if line == 37 else data.replace(old, new)
+        report = recognise(ToolOutput(text.encode()), "", "k.txt", "k.txt")
+        assert report.tool == "k6" and report.error.startswith(f"k.txt:{line}: ") and "JMeter" not in report.error
 
 
 def test_group_named_as_a_heading_of_k6_is_no_part() -> None:
@@ -311,6 +325,7 @@ def test_short_times_of_old_versions_of_oha_are_doubtful() -> None:
     text = (
         output.stdout.decode()
         .replace("Fastest:\t0.0101", "Fastest:\t0.0003")
+        .replace("  0.010 [1] ", "  0.000 [1] ")
         .replace("10.00% in 0.0103", "10.00% in 0.0005")
     )
     report = base.load_tool("oha").parse(ToolOutput(text.encode(), argv=output.argv))
@@ -334,6 +349,10 @@ def test_first_text_of_oha_0_is_read() -> None:
         ("  [200] 889 responses\n", "  [200] 889 responses\n  [200] 0 responses\n", "a row is there twice"),
         ("5.20 KiB", "6.20 KiB", "a second"),
         ("50.00% in", "51.00% in", "report is not complete: percentiles"),
+        ("Slowest:\t22.7283 ms", "Slowest:\t22.7283 sec", "22.7283 sec, but the histogram has 22.728 ms"),
+        ("Fastest:\t10.0593 ms", "Fastest:\t9.0593 ms", "9.0593 ms, but the histogram has 10.059 ms"),
+        ("99.99% in 22.7283", "99.99% in 22.8283", "do not ascend|but p99.99 is 22.8283 ms"),
+        ("DNS+dialup:\t1.5332 ms", "DNS+dialup:\t1.5332 sec", "1.5332 sec, is not between the extremes"),
         ("50.00% in 10.8041", "50.00% in 30.8041", "do not ascend"),
         ("50.00% in 10.8041 ms", "50.00% in 10.80", "line 29 cut or changed"),
         ("Average:\t11.1951", "Average:\tNaN", "in spite of 889 responses"),
@@ -343,6 +362,23 @@ def test_first_text_of_oha_0_is_read() -> None:
 def test_text_of_oha_that_contradicts_itself_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         base.load_tool("oha").parse(changed("oha", "1.16.0--clean_text", old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("94.0 qps", "994.0 qps", "the calls take longer than the 0.100604 s of the load"),
+        ("at 100 queries", "at 7 queries", "are more than the rate of 7"),
+        ("max 0.038747477", "max 7.038747477", "the calls take longer"),
+    ],
+)
+def test_text_of_fortio_without_a_duration_and_with_an_impossible_rate_is_refused(
+    old: str, new: str, reason: str
+) -> None:
+    text = (FIXTURES / "fortio/1.66.5--quiet_text.stderr").read_text()
+    assert old in text
+    with pytest.raises(ParseError, match=reason):
+        base.load_tool("fortio").parse(ToolOutput(text.replace(old, new, 1).encode()))
 
 
 @pytest.mark.parametrize("name", ["mix500_both", "rate_both"])
@@ -385,6 +421,12 @@ def test_rate_of_bombardier_is_read_only_if_it_is_that_of_the_whole_load() -> No
         ("fortio", "sum 0.108762938", "sum 0.208762938", "mean does not follow"),
         ("fortio", "0.544 ms avg", "0.644 ms avg", "are not the mean"),
         ("fortio", "All done 200", "All done 201", "are not the 200"),
+        ("fortio", "Code 200 : 200", "Code 500 : 200", "0 error cases, but 200 of code 500"),
+        ("fortio", "# target 99% 0.00457921\n", "", "99% are in one of its histograms only"),
+        ("fortio", "# target 90% 0.000539529\n", "", "90% are in one of its histograms only"),
+        ("bombardier", "2xx - 945", "2xx - 9945", "9945 attempts of 10.59ms take longer than 2s of 5 connections"),
+        ("bombardier", "  Latency Distribution\n", "", "no line 'Latency Distribution'"),
+        ("bombardier", "  Reqs/sec       471.82      91.08     708.12\n", "", "no line like 'Reqs/sec"),
         ("bombardier", "     90%    10.75ms", "     90%    10.05ms", "do not ascend"),
         ("bombardier", "     90%    10.75ms\n", "", "4 percentiles instead of 5"),
         ("bombardier", "     90%    10.75ms", "     90%    10.7", "line cut or changed"),
