@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
 from loadbook.request_logs import stream as log_stream
-from loadbook.request_logs.gatling_rows import END_START_MS, MIN_START_MS, TOOL, Outcomes, label_of
+from loadbook.request_logs.gatling_rows import (
+    END_START_MS,
+    MAX_REQUEST_MS,
+    MIN_START_MS,
+    TOO_LONG,
+    TOOL,
+    Outcomes,
+    label_of,
+)
 from loadbook.request_logs.stream import Damage, Ints, RequestBatch
 
 REQUEST, USER, GROUP, ERROR = 1, 2, 3, 4
@@ -260,7 +268,9 @@ class _Log:
         number = block.numbers(rows, 18 + 4 * count)
         refuse(rows, (number >= 0) | (number <= texts), "a text that was not there before")
         start, end = block.numbers(rows, 9 + 4 * count), block.numbers(rows, 13 + 4 * count)
-        refuse(rows, (end < start) & (end != self.run.unasked_end), "the request here ends before it starts")
+        asked = end != self.run.unasked_end
+        refuse(rows, (end < start) & asked, "the request here ends before it starts")
+        refuse(rows, (end - start > MAX_REQUEST_MS) & asked, TOO_LONG)
         return rows
 
     def _rows(self, block: _Records, rows: Ints) -> RequestBatch:

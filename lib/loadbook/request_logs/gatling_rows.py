@@ -33,6 +33,8 @@ from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind
 
 TOOL = "gatling"
 TICK_US = 1000
+MAX_REQUEST_MS = 86_400_000  # a day: a number above it is damaged
+TOO_LONG = "the request here takes more than a day"
 MIN_START_MS, END_START_MS = 10**12, 10**13  # 2001 to 2286
 GROUP_SEPARATOR = " / "  # as in the summary that Gatling prints
 TEXT_VERSIONS = re.compile(r"3\.(?:[4-9]|1[0-2])(?:[.\-].*)?")
@@ -201,9 +203,11 @@ class _TextReader:
         return messages.batch(labels, label, start_ms, end_ms, ok, message)
 
     def _check(self, start_ms: Ints, end_ms: Ints, numbers: Sequence[int]) -> None:
-        """Raise ParseError for the first request that ends before it starts, or is far from the run's start."""
+        """Raise ParseError for a request that ends before it starts, takes over a day, or is far from the start."""
         if (backward := end_ms < start_ms).any():
             raise self.refusal(numbers[int(np.argmax(backward))], "the request here ends before it starts")
+        if (too_long := end_ms - start_ms > MAX_REQUEST_MS).any():
+            raise self.refusal(numbers[int(np.argmax(too_long))], TOO_LONG)
         first_us = (self.first_ms or 0) * 1000
         for times in (start_ms, end_ms):
             if (far := log_stream.first_far_row(times * 1000, first_us)) is not None:

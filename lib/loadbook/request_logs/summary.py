@@ -23,6 +23,7 @@ from loadbook.request_logs.stream import OUTCOME_CODES, OUTCOME_NAMES, Damage, L
 Ints = NDArray[np.int64]
 MAX_DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
 EMPTY = np.zeros(0, np.int64)
+MAX_EMPTY_SECONDS = 86_400  # a log whose requests are further apart is no load: its series has no zeros
 MAX_LABELS = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
 CLASSES = 6  # no status, 1xx ... 5xx
@@ -239,11 +240,14 @@ class Summary:
         """Return (second, answered, ok, errors) for every second from first to last, seconds counted from 0.
 
         Seconds begin with those of the clock, so that drivers can be added; the first and the last are usually partial.
+        Seconds without requests are left out if they are more than MAX_EMPTY_SECONDS.
         """
         if not self.seconds:
             return []
         first, nothing = min(self.seconds), np.zeros(3, np.int64)
-        span = range(first, max(self.seconds) + 1)
+        span: Iterable[int] = range(first, max(self.seconds) + 1)
+        if max(self.seconds) + 1 - first - len(self.seconds) > MAX_EMPTY_SECONDS:
+            span = sorted(self.seconds)
         return [(second - first, *self.seconds.get(second, nothing).tolist()) for second in span]
 
     def merge(self, other: Summary) -> None:
@@ -355,8 +359,10 @@ class Summary:
         if batch.exact_starts:
             self._extend_span(int(batch.start_us.min()), int(ends_us.max()))
         seconds = ends_us // 1_000_000
-        first = int(seconds.min())
+        first, present = int(seconds.min()), None
         seconds -= first
+        if int(seconds.max()) > MAX_EMPTY_SECONDS:
+            present, seconds = np.unique(seconds, return_inverse=True)
         all_ends = np.bincount(seconds)
         if batch.samples is None or batch.failed is None:
 
@@ -369,8 +375,9 @@ class Summary:
         else:
             columns = (batch.answered * batch.samples, batch.samples - batch.failed, batch.failed)
             counts = np.stack([np.bincount(seconds, column) for column in columns], axis=1).astype(np.int64)
-        for second in np.flatnonzero(all_ends).tolist():
-            self.seconds[first + second] = self.seconds.get(first + second, 0) + counts[second]
+        places = np.flatnonzero(all_ends)
+        for place, second in zip(places.tolist(), (places if present is None else present).tolist(), strict=True):
+            self.seconds[first + second] = self.seconds.get(first + second, 0) + counts[place]
 
     def _extend_span(self, start_us: int | None, end_us: int | None) -> None:
         starts = [t for t in (self.first_start_us, start_us) if t is not None]

@@ -87,7 +87,8 @@ def with_hardly_moved(report: ParsedReport, metric: str, unanswered: int, attemp
 def per_second_samples(figures: Summary) -> Iterator[Sample]:
     """Yield rates (requests, ok; 1/s) and errors by the clock second in which requests ended.
 
-    x counts seconds from the first one, which is 0; the first and the last are usually partial.
+    x counts seconds from the first one, which is 0; the first and the last are usually partial. Where a log has over a
+    day of seconds without requests, these are left out.
     """
     for second, answered, ok, errors in figures.per_second_counts():
         yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")

@@ -367,6 +367,7 @@ def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | No
     if not counts:
         return None
     first = min(counts)
-    seconds = range(first, max(max(counts), first + int(duration) - 1) + 1)
-    idle = {float(s + 1): not counts.get(s) for s in seconds}
-    return [IdleSpan(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]
+    end = max(max(counts), first + int(duration) - 1) + 1
+    busy = sorted(second for second, count in counts.items() if count)
+    borders = zip([first - 1, *busy], [*busy, end], strict=True)
+    return [IdleSpan(float(one + 1 - first), float(next_ - first)) for one, next_ in borders if next_ > one + 1]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from loadbook.core.errors import ParseError
 from loadbook.request_logs.read import summarise
 from loadbook.request_logs.summary import Histogram
 from loadbook.tools import base
@@ -44,3 +45,22 @@ def test_outcomes_are_those_of_the_simulation(case: str) -> None:
     assert (rows["requests", "count"], rows["ok", "count"]) == (90, 36)
     labels = summarise((FIXTURES / "gatling" / f"{case}.{LOG}").read_bytes(), "gatling").labels
     assert {"Shop / In / Home", "Shop / In / Käse", "None 你"} < set(labels) and len(labels) == 9
+
+
+def test_request_of_weeks_that_one_damaged_byte_makes_is_refused() -> None:
+    data = bytearray((FIXTURES / "gatling/3.14.9--log_plain.simulation.log").read_bytes())
+    data[4338] = 127
+    with pytest.raises(ParseError, match=r"byte \d+: the request here takes more than a day"):
+        summarise(bytes(data), "gatling", file="simulation.log")
+
+
+def test_request_of_two_days_in_a_text_log_is_refused_with_its_line() -> None:
+    data = (FIXTURES / "gatling/3.10.5--log_mix.simulation.log").read_bytes()
+    lines = data.splitlines(keepends=True)
+    place = next(at for at, line in enumerate(lines) if line.startswith(b"REQUEST\t"))
+    cells = lines[place].split(b"\t")
+    cells[4] = str(int(cells[4]) + 2 * 86_400_000).encode()
+    lines[place] = b"\t".join(cells)
+    with pytest.raises(ParseError, match="takes more than a day") as refusal:
+        summarise(b"".join(lines), "gatling", file="simulation.log")
+    assert refusal.value.line == place + 1

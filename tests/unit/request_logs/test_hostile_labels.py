@@ -13,6 +13,7 @@ import pytest
 from hostile_texts import WRITABLE, no_canary, silent
 from loadbook.core.errors import ParseError
 from loadbook.request_logs.read import RequestWriter, read_batches, summarise
+from tool_captures import FIXTURES
 
 pytestmark = pytest.mark.fault(44)
 HEADER = ["timeStamp", "elapsed", "label", "responseCode", "success"]
@@ -56,3 +57,13 @@ def test_label_with_control_characters_is_one_label_or_a_readable_error(text: st
             assert silent(error.message) and "out.jtl" in error.message
         else:
             assert {"before", "after"} <= set(found.labels) and len(found.labels) <= 3
+
+
+@pytest.mark.parametrize("name", ["12.13.0--csv", "12.13.0--gob"])
+def test_label_of_an_address_with_an_open_bracket_is_the_whole_name(name: str) -> None:
+    data = (FIXTURES / f"vegeta/{name}.stdout").read_bytes()
+    old, new = b"http://127.0.0.1", b"http://[27.0.0.1"  # as long, since a gob has lengths
+    assert old in data
+    summary = summarise(data.replace(old, new), "vegeta", file="results")
+    assert all(label.startswith("http://[27.0.0.1") for label in summary.labels)
+    assert summary.total().attempts == summarise(data, "vegeta", file="results").total().attempts

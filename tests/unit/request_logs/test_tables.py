@@ -221,3 +221,14 @@ def test_row_more_than_30_days_from_the_first_is_refused(days: int, refused: boo
         assert error.value.line == 2
     else:
         assert summarise(rows, "h2load").total().attempts == 2
+
+
+@pytest.mark.parametrize(("apart_s", "rows"), [(3_600, 3_601), (29 * 86_400, 2)])
+def test_series_of_requests_that_are_days_apart_has_no_empty_seconds(apart_s: int, rows: int) -> None:
+    start = 1_795_213_331_000
+    lines = ["timeStamp,elapsed,label,responseCode,success"]
+    lines += [f"{start + 1000 * second},7,Home,200,true" for second in (0, apart_s)]
+    summary = summarise("".join(f"{line}\n" for line in lines).encode(), "jmeter", file="out.jtl")
+    series = summary.per_second_counts()
+    assert len(series) == rows and series[0] == (0, 1, 1, 0) and series[-1] == (apart_s, 1, 1, 0)
+    assert summary.duration_s == pytest.approx(apart_s + 0.007)
