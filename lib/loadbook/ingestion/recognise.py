@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from loadbook.core.errors import DataError, ParseError, UsageError
 from loadbook.core.text import did_you_mean_file
@@ -21,6 +21,7 @@ from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, Too
 
 MAX_FILES = 2_000  # in one folder
 HEAD_BYTES = 1 << 16  # of a large file
+SAY_TOOL = "--tool (loadbook parse TOOL FILE)"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def unreadable_reason(
     own = [error for error in errors if not error.is_of_another_program] if len(errors) > 1 else errors
     if not own:
         known = ", ".join(base.tool_names())
-        return f"{place} is no report of any tool ({known}): if it should be one, say which by --tool"
+        return f"{place} is no report of any tool ({known}): if it should be one, say which by {SAY_TOOL}"
     if not output.stdout.strip():  # the report is in another file
         own = [error for error in own if not error.reason.startswith("empty")] or own
     by_reason: dict[str, list[str]] = {}
@@ -206,10 +207,22 @@ def recognise(
     taken = {name: result for name, result in results.items() if isinstance(result, ParsedReport)}
     errors = [result for result in results.values() if isinstance(result, ParseError)]
     if len(taken) == 1:
-        return FoundReport(name, *taken.popitem(), taken_off=output.taken_off)
+        ((writer, parsed),) = taken.items()
+        if not Path(place).is_dir():
+            doubts = ((doubt, _with_file(text, PurePath(name).name, number_of)) for doubt, text in parsed.doubts)
+            parsed = replace(parsed, doubts=tuple(doubts))
+        return FoundReport(name, writer, parsed, taken_off=output.taken_off)
     if taken:
         either = f"{place} may be a report of {' or of '.join(taken)}, or hold one of each"
-        return FoundReport(name, "", None, f"{either}: split it, a file for each report, or use `compare --tool`")
+        return FoundReport(name, "", None, f"{either}: split it, a file for each report, or say which by {SAY_TOOL}")
     own = [error.tool for error in errors if not error.is_of_another_program]
     likely = tool or (own[0] if len(own) == 1 else "")
     return FoundReport(name, likely, None, unreadable_reason(output, place, errors, number_of))
+
+
+def _with_file(text: str, name: str, number_of: Callable[[int], int]) -> str:
+    """Return the text of a doubt with the name of its file instead of "stdout", and the number of its line there."""
+    if not (match := re.match(r"stdout(?::(\d+))?(?=[: ])", text)):
+        return text
+    line = f":{number_of(int(match[1]))}" if match[1] else ""
+    return f"{name}{line}{text[match.end() :]}"

@@ -201,6 +201,41 @@ def test_metric_that_no_report_has_is_refused_with_those_there_are() -> None:
     assert only(compare(PLAIN, ACCESS, metric="latency p99")).comparison.metric == "latency"
 
 
+def test_statistic_without_a_metric_is_refused_with_the_metric_it_could_be_of() -> None:
+    with pytest.raises(UsageError, match="'p99' is a statistic, and of no metric") as refused:
+        compare(PLAIN, ACCESS, metric="p99")
+    assert refused.value.hint == "say --metric 'latency p99'"
+
+
+def test_metric_of_which_every_run_has_0_has_no_ratio(tmp_path: Path) -> None:
+    result = compare(write_runs(tmp_path / "a", BASE), write_runs(tmp_path / "b", SLOW), metric="errors")
+    assert only(result).reason == "errors count is 0 in 10 runs of a and 10 runs of b: values of 0 have no ratio"
+    assert "a: errors count is 0 in 10 runs, such as run-1.txt: values of 0 have no ratio, and are left out" in (
+        result.doubts
+    )
+
+
+def test_direction_that_was_turned_round_is_told() -> None:
+    for better, told in (("higher", True), ("lower", False)):
+        text = build_block(compare(PLAIN, ACCESS, metric="latency p50", better=better)).text
+        assert ("Against the usual direction, higher values are better here" in " ".join(text.split())) == told
+
+
+def test_few_requests_beyond_a_percentile_are_a_doubt_only_where_it_decides() -> None:
+    few = [FIXTURES / "hey" / f"0.1.5--{name}.stdout" for name in ("clean_text", "n_not_multiple")]
+    for metric, told in (("ok_per_s", False), ("latency p50", False), ("latency p99", True)):
+        result = compare(*few, metric=metric)
+        remarks = build_block(result).text
+        assert (any("too_short" in doubt for doubt in result.doubts), "too_short" in remarks) == (told, told)
+
+
+def test_run_that_does_not_count_is_told_of_studies_only_as_such(tmp_path: Path) -> None:
+    before = write_runs(tmp_path / "before", BASE[:5])
+    (before / "run-6.txt").write_text(wrk_report(6000, failed=9000))
+    (doubt,) = [text for text in compare(before, write_runs(tmp_path / "b", SLOW)).doubts if "does not count" in text]
+    assert doubt.endswith("repair what fails; a study whose subject is failing raises validity.max_error_share.")
+
+
 def test_page_text_markdown_and_json_tell_the_same_verdict(tmp_path: Path) -> None:
     result = compare(PLAIN, ACCESS, margin=0.02)
     write_page(result, tmp_path / "page.html")

@@ -158,3 +158,12 @@ def test_parse_command_with_json_prints_values_without_floating_point_noise(
 def test_parse_command_with_json_prints_whole_numbers_of_the_report_as_integers() -> None:
     printed = _measurement_record(Measurement("bytes_per_s", "value", 23552, "B/s", "23.00KB"))["value"]
     assert printed == 23552 and isinstance(printed, int)
+
+
+def test_parse_command_names_the_real_file_and_its_own_argument(tmp_path: Path, run: Callable[..., Shown]) -> None:
+    table = FIXTURES / "locust/2.47.0--clean_csv.out_stats.csv"
+    (tmp_path / "mine.csv").write_bytes(table.read_bytes())
+    shown = run(tmp_path / "mine.csv")
+    assert "last_flush: mine.csv is the state of Locust's last flush" in " ".join(shown.stderr.split())
+    (tmp_path / "other.txt").write_text("no report\n")
+    assert "say which by --tool (loadbook parse TOOL FILE)" in " ".join(run(tmp_path / "other.txt").stderr.split())

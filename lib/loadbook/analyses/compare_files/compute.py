@@ -17,18 +17,22 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.units import format_percent, join_words, pluralize
 from loadbook.stats import diagnostics, unpaired
-from loadbook.stats.compare import compare_contrasts
+from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
 from loadbook.stats.error_text import errors_sentence
 from loadbook.stats.errors import ErrorCounts, count_errors, summarise_errors
 from loadbook.stats.results import Comparison, Hypothesis, Interval, Verdict
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import decide_verdict
+from loadbook.validity.base import RuleHit
 
 Pairing = Literal["", "name", "order"]
 TIMES = ("latency_intended", "service_time", "latency", "attempt_time", "ttfb")
 PERCENTILES = ("p99", "p95", "p90", "p50", "mean")
 # numbers that are listed beside the one that decides, if both sides have them
 LISTED = (*RATES, *((time, statistic) for time in TIMES for statistic in ("mean", "p50", "p90", "p95", "p99", "max")))
+_STATISTIC = re.compile(r"p\d+(?:\.\d+)?|mean|sd|min|max")
+# the message of the rule too_short
+_FEW_BEYOND = re.compile(r"p\S+ is that of (?P<requests>[\d,]+) requests: \S+ lie beyond it, (?P<needed>[\d.]+) are")
 # shares of false alarms: benchmarks/simulated/unpaired.py
 DRIFT = (
     "a host that changed meanwhile looks like a difference (simulated: half of equal sides differ). Alternate the runs"
@@ -93,6 +97,9 @@ def choose_key(sides: Sequence[Side], metric: str = "") -> Key:
     common = set.intersection(*(set(run.values) for run in runs))
     if metric:
         name, _, statistic = " ".join(metric.lower().split()).partition(" ")
+        if not statistic and _STATISTIC.fullmatch(name):
+            timed = next((time for time in TIMES if (time, name) in common), TIMES[2])
+            raise UsageError(f"{name!r} is a statistic, and of no metric", f"say --metric '{timed} {name}'")
         key = (name, statistic or get_metric(name).default_statistic)
         if not any(key in run.values for run in runs):
             there = join_words(sorted(f"{m} {s}" if s != "value" else m for m, s in common)) or "none in common"
@@ -194,8 +201,34 @@ def _verdict(comparison: Comparison, question: Question, sides: Sequence[Side]) 
     step = max((run.steps.get(question.key, 0.0) for side in own for run in side.counting), default=0.0)
     if step > diagnostics.FINE_STEP:
         comparison = _widened(comparison, step)
-    reason = unpaired.no_verdict_reason(comparison)
+    reason = _zero_reason(comparison, question, sides) or unpaired.no_verdict_reason(comparison)
     return decide_verdict(comparison, question.margin, question.better, reason=reason, hypothesis=question.hypothesis)
+
+
+def _zero_reason(comparison: Comparison, question: Question, sides: Sequence[Side]) -> str | None:
+    """Return that the metric has values of 0, if these leave too few others for a verdict; None if they do not."""
+    if comparison.runs is not None and min(comparison.runs) >= MIN_BLOCKS:
+        return None
+    zeros = {side.name: len(_zeros(side, question.key)) for side in sides}
+    named = [f"{pluralize(zeros[name], 'run')} of {name}" for name in (comparison.baseline, comparison.treatment)]
+    if not any(zeros[name] for name in (comparison.baseline, comparison.treatment)):
+        return None
+    return f"{' '.join(question.key)} is 0 in {join_words(named)}: values of 0 have no ratio"
+
+
+def _zeros(side: Side, key: Key) -> list[Run]:
+    """Return the runs that count and in which the metric is 0."""
+    return [run for run in side.counting if run.values.get(key) == 0]
+
+
+def is_about(hit: RuleHit, key: Key) -> bool:
+    """Return whether a doubt is one about the deciding metric: few requests beyond a percentile spoil no rate."""
+    few = _FEW_BEYOND.match(hit.message) if hit.name == "too_short" else None
+    if few is None:
+        return True
+    percentile = re.fullmatch(r"p(\d+(?:\.\d+)?)", key[1])
+    requests = int(few["requests"].replace(",", ""))
+    return percentile is not None and requests * (1 - float(percentile[1]) / 100) < float(few["needed"])
 
 
 def _widened(comparison: Comparison, step: float) -> Comparison:
@@ -258,11 +291,14 @@ def _doubts(sides: Sequence[Side], key: Key) -> Iterator[str]:
                 yield f"{run.report.name} does not count: {run.excluded_by.message}"
         found: dict[tuple[str, str], list[str]] = {}
         for run in side.counting:
-            for hit in run.hits:
+            for hit in (hit for hit in run.hits if is_about(hit, key)):
                 found.setdefault((hit.name, hit.message), []).append(run.report.name)
         for (name, message), names in found.items():
             which = names[0] if len(names) == 1 else f"{len(names)} runs of {side.name}"
             yield f"{name}: {which}: {message}"
+        if zeros := _zeros(side, key):
+            text = f"{' '.join(key)} is 0 in {pluralize(len(zeros), 'run')}, such as {zeros[0].report.name}"
+            yield f"{side.name}: {text}: values of 0 have no ratio, and are left out"
         lacking = [run for run in side.counting if key not in run.values]
         if lacking:
             number, example = pluralize(len(lacking), "run"), lacking[0].report.name

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from loadbook.analyses.compare_files.compute import FilesComparison, MetricRow
+from loadbook.analyses.compare_files.compute import FilesComparison, MetricRow, is_about
 from loadbook.analyses.compare_files.sides import FileSummary, Run, Side
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, and_more, format_percent, format_quantity, join_words
@@ -16,7 +16,7 @@ from loadbook.report.blocks import Block, answer_box, lines_list, provenance_lin
 from loadbook.report.nodes import DASH, Column, Content, Heading, Picture, Table
 from loadbook.stats.phrases import terminal_verdict, verdict_parts
 from loadbook.stats.results import Verdict
-from loadbook.stats.text import comparison_texts, margin_text
+from loadbook.stats.text import comparison_texts, direction, margin_text
 from loadbook.stats.verdict import decide_verdict
 
 MAX_LINES = 20  # of doubts
@@ -55,6 +55,9 @@ def build_block(result: FilesComparison, picture: Picture | None = None) -> Bloc
         verdicts.append(f"The loads differ, and so the sides may: {result.other_loads}.")
     key, margin = key_text(result.question.key), result.question.margin
     decided = f"Decided by {key}, {'margin ' + margin_text(margin) if margin else 'no margin was given'}."
+    usual = direction(result.question.key[0])
+    if result.question.better != usual:
+        decided += f" Against the usual direction, {result.question.better} values are better here, as asked."
     kinds = {verdict.kind for verdict in result.verdicts}
     parts: list[Content] = [
         scope_nodes(question_text(result), decided),
@@ -98,14 +101,15 @@ def files_table(result: FilesComparison) -> Table:
             requests = DASH if file.requests is None else f"{file.requests:,}"
             rate = DASH if file.rate is None else f"{file.rate:,.6g}" if file.rate < 1000 else f"{file.rate:,.0f}"
             rows.append(
-                [side.name, file.name, ", ".join(file.tools) or DASH, str(read), requests, rate, _remarks(file)]
+                [side.name, file.name, ", ".join(file.tools) or DASH, str(read), requests, rate, _remarks(file, result)]
             )
     return Table("Files", columns, rows)
 
 
-def _remarks(file: FileSummary) -> str:
+def _remarks(file: FileSummary, result: FilesComparison) -> str:
     """Return names of doubts of a file's runs, whether any does not count, and what was taken off."""
-    names = list(dict.fromkeys(hit.name for run in file.runs for hit in run.hits))
+    hits = (hit for run in file.runs for hit in run.hits if is_about(hit, result.question.key))
+    names = list(dict.fromkeys(hit.name for hit in hits))
     names += list(dict.fromkeys(f"without {what}" for run in file.runs for what in run.report.taken_off))
     unread = sum(run.report.parsed is None for run in file.runs)
     excluded = sum(run.report.parsed is not None and not run.counts for run in file.runs)
