@@ -15,7 +15,7 @@ LAST_LINES = 60
 # results of single requests have no end, and JSON is refused as a whole
 NO_TEXT = (b"{", b"[", b"response-time,", b"request-start,", b"timeStamp,", b"<?xml", b"Type,", b"Timestamp,")
 LIST_OF_REQUESTS = ("12.13.0--csv.stdout", "12.13.0--gob.stdout")
-TEXT_TOOLS = ("gatling", "locust", *(name for name in base.tool_names() if base.load_tool(name).report_begin))
+TEXT_TOOLS = tuple(name for name in base.tool_names() if base.load_tool(name).report_begin)
 
 
 def texts(tool: str) -> list[Path]:

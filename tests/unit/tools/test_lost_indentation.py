@@ -60,6 +60,8 @@ def test_text_without_indentation_that_is_cut_is_refused_or_read_as_the_whole(to
     has_no_end = path.name in REQUESTS or captured.stdout.startswith((b"{", b"[", b"response-time,", b"request-start,"))
     if (whole := attempt(tool, captured)) is None or has_no_end:
         return
+    if tool == "gatling" and captured.files:  # its JSON beside a text without a summary is read, with fewer numbers
+        return
     flat = flattened(captured)
     lines = flat.stdout.splitlines(keepends=True)
     for place in range(0, len(lines), max(1, len(lines) // 25)):
