@@ -5,7 +5,8 @@ Usage: .venv/bin/python benchmarks/request_logs.py [jtl|vegeta|k6] [rows, defaul
 
 Every reader runs in a separate process, in turn; medians of wall-clock and CPU time, imports included, are printed.
 loadbook reads and checks every row, writes parquet and summarises exactly by label; the libraries only summarise
-(count, error share, mean, p50, p90, p99; pyarrow has approximate quantiles). They are installed by
+(count, error share, mean, p50, p90, p99; pyarrow has approximate quantiles). duckdb_parquet and polars_parquet do
+loadbook's work but the checks: they read the columns that it uses, and write parquet. The libraries are installed by
 `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. A file repeats recorded rows with shifted times (and
 sequence numbers); it is written to the folder and removed afterwards.
 """
@@ -51,20 +52,35 @@ class Format(NamedTuple):
     label: str
     failed: str  # SQL
     time: str
+    used: tuple[str, ...]  # columns that loadbook reads and checks
     rows: str = "true"  # SQL that selects the rows of requests
 
 
 FORMATS = {
-    "jtl": Format("jmeter", None, "label", "not success", "elapsed"),
+    "jtl": Format(
+        "jmeter",
+        None,
+        "label",
+        "not success",
+        "elapsed",
+        ("timeStamp", "elapsed", "label", "responseCode", "threadName", "success", "bytes", "Latency", "Connect"),
+    ),
     "vegeta": Format(
         "vegeta",
         ("timestamp", "code", "latency", "sent", "received", "error", "body", "attack", "seq", "method", "url"),
         "url",
         "code not between 200 and 399",
         "latency",
+        ("timestamp", "code", "latency", "received", "error", "seq", "url"),
     ),
     "k6": Format(
-        "k6", None, "url", "status not between 200 and 399", "metric_value", "metric_name = 'http_req_duration'"
+        "k6",
+        None,
+        "url",
+        "status not between 200 and 399",
+        "metric_value",
+        ("metric_name", "timestamp", "metric_value", "error_code", "name", "status", "url"),
+        "metric_name = 'http_req_duration'",
     ),
 }
 
@@ -157,6 +173,40 @@ def polars(path: Path) -> dict[str, list[float]]:
     return {label: list(values) for label, *values in found.collect().rows()}
 
 
+def duckdb_parquet(path: Path) -> dict[str, list[float]]:
+    """Do loadbook's work by DuckDB: read the columns that it uses, summarise, and write them as parquet."""
+    import duckdb
+
+    form = FORMATS[path.suffix[1:]]
+    header = f", header=false, names={[*form.columns, 'rest']}" if form.columns else ""
+    duckdb.sql(f"create temp table used as select {', '.join(form.used)} from read_csv('{path}'{header})")
+    duckdb.sql(f"copy (from used where {form.rows}) to '{path.with_suffix('.duckdb.parquet')}' (format parquet)")
+    found = duckdb.sql(
+        f"select {form.label}, count(*), avg(case when {form.failed} then 1 else 0 end), avg({form.time}), "
+        f"quantile_disc({form.time}, {list(QUANTILES)}) from used where {form.rows} group by {form.label}"
+    )
+    assert found is not None
+    return {label: [n, errors, mean, *quantiles] for label, n, errors, mean, quantiles in found.fetchall()}
+
+
+def polars_parquet(path: Path) -> dict[str, list[float]]:
+    """Do loadbook's work by polars: read the columns that it uses, summarise, and write them as parquet."""
+    import polars as pl
+
+    form = FORMATS[path.suffix[1:]]
+    frame = pl.scan_csv(
+        path, has_header=form.columns is None, new_columns=[*form.columns, "rest"] if form.columns else None
+    )
+    frame = frame.select(form.used)
+    requests, times = frame.filter(pl.sql_expr(form.rows)), pl.col(form.time)
+    quantiles = [times.quantile(q, "lower").alias(f"q{q}") for q in QUANTILES]
+    failed = pl.sql_expr(form.failed).cast(pl.Float64).mean().alias("failed")
+    summary = requests.group_by(form.label).agg(pl.len(), failed, times.mean(), *quantiles)
+    stored = requests.sink_parquet(path.with_suffix(".polars.parquet"), compression="snappy", lazy=True)
+    found, _ = pl.collect_all([summary, stored], engine="streaming")
+    return {label: list(values) for label, *values in found.rows()}
+
+
 def pyarrow(path: Path) -> dict[str, list[float]]:
     """Summarise by pyarrow, only the columns needed; its quantiles by group are approximate (t-digest)."""
     import pyarrow as pa
@@ -202,7 +252,7 @@ def jmeter(path: Path) -> dict[str, list[float]]:
 
 
 READERS: dict[str, Callable[[Path], dict[str, list[float]]]] = {
-    reader.__name__: reader for reader in (loadbook, duckdb, polars, pyarrow, jmeter)
+    reader.__name__: reader for reader in (loadbook, duckdb, polars, pyarrow, duckdb_parquet, polars_parquet, jmeter)
 }
 
 
@@ -210,7 +260,8 @@ def found(name: str, form: str) -> bool:
     """Return whether a reader is installed and reads this format."""
     if name == "jmeter" and form != "jtl":
         return False
-    return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(name) is not None
+    package = name.partition("_")[0]
+    return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(package) is not None
 
 
 class Cost(NamedTuple):
@@ -256,7 +307,7 @@ def compare(rows: int, repeats: int, path: Path) -> None:
     for name, (wall_s, cpu_s, _) in medians.items():
         peak_mb = max(cost.peak_mb for cost in taken[name])
         shares = f"loadbook takes {our_wall_s / wall_s:.2f} of the wall time, {our_cpu_s / cpu_s:.2f} of the CPU time"
-        print(f"{name:10} {wall_s:7.2f} s   CPU {cpu_s:7.2f} s   peak {peak_mb:6.0f} MB   {shares}")
+        print(f"{name:14} {wall_s:7.2f} s   CPU {cpu_s:7.2f} s   peak {peak_mb:6.0f} MB   {shares}")
     print("not here:", ", ".join(sorted(READERS.keys() - names)) or "none")
 
 
