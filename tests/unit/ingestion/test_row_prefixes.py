@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from effort import some
 from loadbook.ingestion import captured, recognise, row_prefixes
 from loadbook.ingestion.recognise import find_reports
 from tool_captures import FIXTURES
@@ -36,8 +37,10 @@ def prefixed(text: str, kind: str) -> bytes:
     return "".join(f"{PREFIXES[kind](n)}{line}\n" for n, line in enumerate(lines)).encode()
 
 
-@pytest.mark.parametrize("kind", [*PREFIXES, "docker"])
-@pytest.mark.parametrize("name", ROWS)
+CASES = [(name, kind) for name in ROWS for kind in (*PREFIXES, "docker")]
+
+
+@pytest.mark.parametrize(("name", "kind"), some(CASES, 26))
 def test_prefix_of_rows_is_taken_off(name: str, kind: str, tmp_path: Path) -> None:
     for suffix in (".txt", ".jtl") if name.startswith("jmeter") else (".txt",):
         plain, path = tmp_path / f"plain{suffix}", tmp_path / f"log{suffix}"
