@@ -47,7 +47,7 @@ _PATHS = rb"|".join(rb"\x%02x(?:%b){%d}" % (count, _TEXT, count) for count in ra
 _RECORD = rb"\x01\0\0\0(?:%b)%b.{9}%b|\x02.{9}|\x03\0\0\0(?:%b).{13}|\x04%b.{4}" % (
     _PATHS, _TEXT, _TEXT, _PATHS.partition(b"|")[2], _TEXT
 )  # fmt: skip
-_KNOWN_RECORD, _KNOWN_RECORDS = re.compile(_RECORD, re.DOTALL), re.compile(rb"(?:%b)*+" % _RECORD, re.DOTALL)
+_KNOWN_RECORD = re.compile(_RECORD, re.DOTALL)
 CODERS = ("latin-1", "utf-16-le")
 
 
@@ -172,12 +172,13 @@ class _Log:
         count = 0
         moved: list[tuple[int, bytes]] = []
         while at < size:
-            match = _KNOWN_RECORDS.match(data, at, size)
-            if match and match.end() > at:
-                sizes = np.fromiter(map(len, _KNOWN_RECORD.findall(data, at, match.end())), np.int64)
-                parts.append(at + np.cumsum(sizes) - sizes)
-                count += len(sizes)
+            starts = []
+            while match := _KNOWN_RECORD.match(data, at, size):  # one after the other
+                starts.append(at)
                 at = match.end()
+            if starts:
+                parts.append(np.array(starts))
+                count += len(starts)
                 continue
             cursor = _Cursor(data, at, size)
             try:
