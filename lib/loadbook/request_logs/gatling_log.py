@@ -252,10 +252,10 @@ class _Log:
         scenario = block.numbers(users, 1)
         refuse(users, (scenario < 0) | (scenario >= self.run.scenarios), "a user of no scenario of the run")
         refuse(users, block.bytes_at(users, 5) > 1, "a user who neither starts nor ends")
-        for which, ahead in ((rows, 17), (groups, 17)):
+        for which in (rows, groups):
             count = block.numbers(which, 1)
             refuse(which, (count < 0) | (count >= MAX_GROUPS), "the number of groups is impossible")
-            refuse(which, block.bytes_at(which, ahead + 4 * count) > 1, "neither OK nor KO")
+            refuse(which, block.bytes_at(which, 17 + 4 * count) > 1, "neither OK nor KO")
         errors = np.flatnonzero(kind == ERROR)
         number = block.numbers(errors, 1)
         refuse(errors, (number >= 0) | (number <= texts), "a text that was not there before")

@@ -42,6 +42,7 @@ MAX_SPAN_US = 30 * 86400 * 10**6
 BLOCK_BYTES = 5 << 20
 FIRST_BLOCK_BYTES = 1 << 18  # most logs are small
 COPIED_ROWS = 5  # that are the same by their times are a copy
+COPIED = f"the first {COPIED_ROWS} rows come again here: the file holds a run twice; remove one of its copies"
 PARSERS = 2  # blocks that are parsed at a time
 MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
@@ -268,8 +269,7 @@ def refuse_copy(block: RecordBlock, tool: str, file: str, line: int) -> None:
     Rows have times of day: the same rows again are the same requests, which would count twice.
     """
     if block.copy_line is not None:
-        text = f"the first {COPIED_ROWS} rows come again here: the file holds a run twice; remove one of its copies"
-        raise ParseError(tool, file, line + block.copy_line, text)
+        raise ParseError(tool, file, line + block.copy_line, COPIED)
 
 
 def read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearray:

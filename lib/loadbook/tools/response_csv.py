@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK_BYTES = 1 << 23
-COPIED_ROWS = 5  # that come again with the same offsets are a copy
 WHOLE_NUMBER, STATUS = r"\d{1,18}", r"[1-9]\d\d"
 
 
@@ -107,6 +106,8 @@ def read_csv(layout: Layout, file: str, data: bytes | Path) -> Responses:
     """Return the rows of a CSV; ParseError with the line of the first one that is cut, changed or impossible."""
     import numpy as np
 
+    from loadbook.request_logs.stream import COPIED
+
     names = _header(layout, file, data)
     statuses, parts = Counter[int](), dict[str, list[Any]]()
     wanted = {layout.start, layout.time, layout.connect, layout.first_byte, layout.received, layout.part} & {*names}
@@ -127,14 +128,15 @@ def read_csv(layout: Layout, file: str, data: bytes | Path) -> Responses:
     empty = np.zeros(0)
     columns = {name: np.concatenate(parts.get(name, [empty])) for name in wanted}
     if row := _copied_row(columns, rows):
-        text = f"the first {COPIED_ROWS} rows come again here: the file holds a run twice; remove one of its copies"
-        raise ParseError(layout.tool, file, 2 + row, text)
+        raise ParseError(layout.tool, file, 2 + row, COPIED)
     return Responses(statuses, columns)
 
 
 def _copied_row(columns: Mapping[str, NDArray[np.float64]], rows: int) -> int:
     """Return the row from which on the first COPIED_ROWS rows come again; 0 if they do not."""
     import numpy as np
+
+    from loadbook.request_logs.stream import COPIED_ROWS
 
     places = max(0, rows - COPIED_ROWS + 1)
     is_copy = np.ones(places, bool)

@@ -7,7 +7,7 @@ from statistics import median
 
 import pandas as pd
 
-from loadbook.analyses.compare_files.compute import FilesComparison
+from loadbook.analyses.compare_files.compute import FilesComparison, values_of
 from loadbook.analyses.compare_files.sides import Run, Side
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_quantity, pluralize
@@ -33,7 +33,7 @@ class RunsFigure(base.ReportFigure):
         return [run.values[self.key] for run in runs if run.values.get(self.key, 0.0) > 0]
 
     def _counted(self, side: Side) -> list[float]:
-        return self._values([run for run in side.runs if run.counts])
+        return values_of(side, self.key)
 
     def _style(self, side: Side) -> palette.VerdictStyle:
         if side is self.result.baseline:
