@@ -88,27 +88,30 @@ def _requests_as_attempts(table: Mapping[tuple[str, str], Measurement]) -> dict[
     return rows
 
 
-def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
+def unmerged_times(reports: Sequence[ParsedReport], totals: Iterable[Measurement]) -> list[str]:
     """Return what has no total because a driver has neither its single times nor fine buckets of them.
 
-    It is a metric such as ``latency`` if no statistic of it has a total, else the statistics: ``latency p99``.
+    `totals` are those of `driver_totals`. It is a metric such as ``latency`` if no statistic of it has a total, else the statistics: ``latency p99``.
     """
     if len(reports) < 2:
         return []
-    totals, merged = {(m.metric, m.statistic) for m in driver_totals(reports)}, merged_times(reports)
-    partly = {metric for metric, _ in totals}
+    known, merged = {(m.metric, m.statistic) for m in totals}, _timed_metrics(reports)
+    partly = {metric for metric, _ in known}
     names = dict.fromkeys((m.metric, m.statistic) for r in reports for m in r.measurements if m.unit == "s")
-    missing = [key for key in names if key not in totals and key[0] not in merged and key[0] != "duration"]
+    missing = [key for key in names if key not in known and key[0] not in merged and key[0] != "duration"]
     missing.sort(key=lambda key: key[0])
     return list(dict.fromkeys(" ".join(key) if key[0] in partly else key[0] for key in missing))
 
 
 def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
     """Return metric -> time (us) -> number of requests of all drivers, for metrics whose times every driver has."""
-    if not reports:
-        return {}
-    metrics = set.intersection(*(set(report.times_us) for report in reports))
+    metrics = _timed_metrics(reports)
     return {metric: sum((Counter(r.times_us[metric]) for r in reports), Counter()) for metric in metrics}
+
+
+def _timed_metrics(reports: Sequence[ParsedReport]) -> set[str]:
+    """Return the metrics of which every driver has the single times."""
+    return set.intersection(*(set(report.times_us) for report in reports)) if reports else set()
 
 
 def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:

@@ -144,13 +144,14 @@ def _with_request_span(driver: DriverRecord, span: tuple[float, float] | None) -
 def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
     per_driver = [(driver, m) for driver, p in parsed.items() for m in p.measurements]
     reports, skew_s = list(parsed.values()), rows.record.start_skew_s
-    totals = [(ALL_DRIVERS, m) for m in driver_totals(reports)]
+    of_reports = driver_totals(reports)
+    totals = [(ALL_DRIVERS, m) for m in of_reports]
     totals += [(ALL_DRIVERS, m) for m in cpu_measurements(rows.record, [m for _, m in totals])]
     if skew_s is not None:
         totals.append((ALL_DRIVERS, Measurement("start_skew", "value", skew_s, "s", None)))
     rows.measurements = [{"driver": driver, **m.as_row()} for driver, m in per_driver + totals]
     rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
-    if names := ", ".join(unmerged_times(reports)):
+    if names := ", ".join(unmerged_times(reports, of_reports)):
         message = f"{names}: each driver's own; those of several cannot be put together"
         rows.add_problem("per-driver", message, level="note")
 

@@ -42,8 +42,8 @@ def test_totals_over_drivers_sum_rates_and_omit_times():
     assert both["duration", "value"].value == 1.5
     assert set(both) == {("ok_per_s", "value"), ("duration", "value")}
     assert driver_totals([]) == []
-    assert unmerged_times([alone]) == []
-    assert unmerged_times([alone, other]) == ["connect_time", "latency"]
+    assert unmerged_times([alone], driver_totals([alone])) == []
+    assert unmerged_times([alone, other], driver_totals([alone, other])) == ["connect_time", "latency"]
 
 
 def test_totals_over_drivers_merge_single_times_only_if_all_drivers_have_them():
@@ -51,7 +51,7 @@ def test_totals_over_drivers_merge_single_times_only_if_all_drivers_have_them():
     both = table([fast, slow])
     assert both["latency", "p99"] == Measurement("latency", "p99", 0.5, "s", None)
     assert ("connect_time", "mean") not in both
-    assert unmerged_times([fast, slow]) == ["connect_time"]
+    assert unmerged_times([fast, slow], driver_totals([fast, slow])) == ["connect_time"]
     assert ("latency", "p99") not in table([fast, report(10.0, 0.5, 1.0)])
 
 
@@ -77,7 +77,7 @@ def test_attempts_of_several_drivers_are_added_to_requests_of_those_without_fail
     for pair in ([failing, clean], [clean, failing]):
         both = {(m.metric, m.statistic): m.value for m in driver_totals(pair)}
         assert both == {("attempts", "count"): 300, ("attempts_per_s", "value"): 30.0, ("errors", "count"): 5}
-    assert unmerged_times([failing, failing]) == ["attempt_time"]
+    assert unmerged_times([failing, failing], driver_totals([failing, failing])) == ["attempt_time"]
     two = table([failing, failing])
     assert two["attempts", "count"].value == 200 and ("attempt_time", "p50") not in two
     assert set(table([failing, counts("requests", 200, 20.0, 3)])) == {("errors", "count")}
@@ -103,7 +103,7 @@ def test_joint_times_of_locust_are_those_of_its_rounded_times_put_together():
     assert both["latency", "mean"].value == pytest.approx(mean)
     assert both["latency", "min"].value == entries[1]["min_response_time"] / 1000
     assert both["latency", "max"].value == entries[0]["max_response_time"] / 1000
-    assert unmerged_times(reports) == []
+    assert unmerged_times(reports, driver_totals(reports)) == []
 
 
 def test_joint_times_of_fortio_are_interpolated_in_the_buckets_of_all_drivers():
@@ -139,7 +139,7 @@ def test_joint_times_of_wrk2_are_those_of_its_spectra_from_p75_on():
     assert both["latency_intended", "mean"].value == pytest.approx(mean)
     assert both["latency_intended", "mean"].step == pytest.approx(1e-6)
     assert both["latency_intended", "max"].value == max(rows["max"].value for rows in own)
-    assert unmerged_times(reports) == ["latency_intended p50"]
+    assert unmerged_times(reports, driver_totals(reports)) == ["latency_intended p50"]
 
 
 def timed(number: int | None, *values: float) -> ParsedReport:
@@ -154,10 +154,10 @@ def test_joint_mean_needs_the_number_of_times_of_every_driver():
     rest = timed(3, 2.0, statistics.mean(times[1:]), statistics.pstdev(times[1:]))
     both = {m.statistic: m.value for m in driver_totals([first, rest])}
     assert both == pytest.approx({"min": 1.0, "mean": 4.5, "sd": statistics.pstdev(times)})
-    assert unmerged_times([first, rest]) == []
+    assert unmerged_times([first, rest], driver_totals([first, rest])) == []
     unknown = timed(None, 2.0, 5.0, 1.0)
     assert {m.statistic: m.value for m in driver_totals([first, unknown])} == {"min": 1.0}
-    assert unmerged_times([first, unknown]) == ["latency mean", "latency sd"]
+    assert unmerged_times([first, unknown], driver_totals([first, unknown])) == ["latency mean", "latency sd"]
     assert {m.statistic for m in driver_totals([timed(1, 1.0), timed(1, 1.0)])} == {"min"}
 
 
