@@ -91,7 +91,8 @@ def _requests_as_attempts(table: Mapping[tuple[str, str], Measurement]) -> dict[
 def unmerged_times(reports: Sequence[ParsedReport], totals: Iterable[Measurement]) -> list[str]:
     """Return what has no total because a driver has neither its single times nor fine buckets of them.
 
-    `totals` are those of `driver_totals`. It is a metric such as ``latency`` if no statistic of it has a total, else the statistics: ``latency p99``.
+    `totals` are those of `driver_totals`. It is a metric such as ``latency`` if no statistic of it has a total, else
+    the statistics: ``latency p99``.
     """
     if len(reports) < 2:
         return []

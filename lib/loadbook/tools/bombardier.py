@@ -45,8 +45,8 @@ class Bombardier(base.ImportedTool):
         has_json = find_report("bombardier", _contents(output), *MARKS) is not None
         report = _TextReport(output) if is_text and not has_json else _Report(output)
         parsed = ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), load=report.load())
-        metric, attempts = "service_time" if report.rate_per_s else "latency", report.answered + report.unanswered
-        return with_hardly_moved(parsed, metric, report.unanswered, attempts)
+        attempts = report.answered + report.unanswered
+        return with_hardly_moved(parsed, report.answered_metric, report.unanswered, attempts)
 
 
 TOOL = Bombardier()
@@ -88,9 +88,19 @@ class _Report(JsonReport):
             yield Measurement("attempts_per_s", "value", attempts / self.seconds, "1/s", None)
         if not self.answered:
             return
-        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
+        metric = self.time_metric
         for statistic, microseconds in self.times.items():
             yield Measurement(metric, statistic, microseconds / US, "s", None)
+
+    @property
+    def answered_metric(self) -> str:
+        """The metric of the times of attempts with a response."""
+        return "service_time" if self.rate_per_s else "latency"
+
+    @property
+    def time_metric(self) -> str:
+        """The metric of the printed times, which count all attempts."""
+        return "attempt_time" if self.unanswered else self.answered_metric
 
     def load(self) -> dict[str, str]:
         """Return what the report prints of its load."""
@@ -213,7 +223,7 @@ class _TextReport(_Report):
 
     def _time_rows(self) -> Iterator[Measurement]:
         if self.answered:
-            metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
+            metric = self.time_metric
             for statistic, microseconds in self.times.items():
                 text = self.text.texts[statistic]
                 yield Measurement(metric, statistic, microseconds / US, "s", text, bombardier_text.step_s(text))

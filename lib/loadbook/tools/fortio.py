@@ -51,8 +51,7 @@ class Fortio(base.ImportedTool):
         rows, doubts, bucketed = tuple(report.rows()), tuple(report.doubts()), report.bucketed()
         load = printed_load(report.report, {"connections": "NumThreads"}, "URL")
         parsed = ParsedReport(rows, doubts=doubts, bucketed=bucketed, load=load)
-        metric = "service_time" if report.rate_per_s else "latency"
-        return with_hardly_moved(parsed, metric, report.unanswered, report.calls)
+        return with_hardly_moved(parsed, report.answered_metric, report.unanswered, report.calls)
 
 
 TOOL = Fortio()
@@ -95,26 +94,34 @@ class _Report(JsonReport):
             yield row._replace(text=texts.get(row.metric, row.text))
         if not self.answered:
             return
-        metric = "service_time" if self.rate_per_s else "latency"
         if self.separated:
             for statistic, seconds in self.separated.statistics.items():
-                yield Measurement(metric, statistic, seconds, "s", None)
+                yield Measurement(self.answered_metric, statistic, seconds, "s", None)
             for percent, (value, width) in self.separated.percentiles.items():
                 if width <= base.LARGEST_STEP * value:
-                    yield Measurement(metric, f"p{percent:g}", value, "s", None)
-        metric = "attempt_time" if self.unanswered else metric
+                    yield Measurement(self.answered_metric, f"p{percent:g}", value, "s", None)
+        metric = self.time_metric
         for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
             yield self._time_row(metric, statistic, self.number(self.times, key), texts.get(key))
         for percent, (value, width) in self.percentiles.items():
             if width <= base.LARGEST_STEP * value and not self._is_disproved(percent, value):
                 yield self._time_row(metric, f"p{percent:g}", value, texts.get(f"p{percent:g}"))
 
+    @property
+    def answered_metric(self) -> str:
+        """The metric of the times of attempts with a response."""
+        return "service_time" if self.rate_per_s else "latency"
+
+    @property
+    def time_metric(self) -> str:
+        """The metric of the printed times, which count all attempts."""
+        return "attempt_time" if self.unanswered else self.answered_metric
+
     def bucketed(self) -> dict[str, BucketedTimes]:
         """Return the buckets of the times of all calls, by their metric; fortio interpolates within them."""
         if not self.answered:
             return {}
-        metric = "attempt_time" if self.unanswered else "service_time" if self.rate_per_s else "latency"
-        return {metric: BucketedTimes(self.calls, tuple(self._buckets(self.times)))}
+        return {self.time_metric: BucketedTimes(self.calls, tuple(self._buckets(self.times)))}
 
     def _time_row(self, metric: str, statistic: str, value: float, text: str | None) -> Measurement:
         return Measurement(metric, statistic, value, "s", text, fortio_text.step_s(statistic, text) if text else None)
