@@ -53,7 +53,8 @@ def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
             assert whole[key] == pytest.approx(sum(part[key] for part in parts)) and min(p[key] for p in parts) > 0
         assert whole["duration", "value"] == max(part["duration", "value"] for part in parts)
         assert whole["latency", "max"] == max(part["latency", "max"] for part in parts)
-        assert {statistic for metric, statistic in whole.index if metric == "latency"} == {"max"}
+        assert whole["latency", "min"] == min(part["latency", "min"] for part in parts)
+        assert {statistic for metric, statistic in whole.index if metric == "latency"} == {"max", "min"}
         assert all(part["latency", "p99"] > 0 for part in parts)
         assert whole["start_skew", "value"] >= 0
     assert set(ours["trials"]["drivers"]) == {2}
