@@ -22,6 +22,7 @@ from loadbook.execution.placement import CHANGES, DELAY_SERVICE, Placement, job_
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
+from loadbook.hosts.http import FORWARDING_HINT
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list, search_path
@@ -134,6 +135,7 @@ def preflight(testbed: Testbed, data: Path) -> None:
     checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
     checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
     checks += [partial(_check_changes, testbed)]
+    checks += [partial(_check_forwarding, hosts[alias]) for alias in requesting_hosts(testbed) if hosts[alias].live]
     checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
     # the checks of hosts are first, because services are placed on the CPUs that they find
     found = [*check_hosts(testbed).values()]
@@ -315,6 +317,30 @@ def _configuration_problem(instance: Instance) -> Problem | None:
 def _treatments_text(names: Sequence[str]) -> str:
     """Return "treatment a" or "treatments a, b"; of many, MAX_NAMED_TREATMENTS are named."""
     return f"{'treatments' if names[1:] else 'treatment'} {', '.join(shorten_list(names, MAX_NAMED_TREATMENTS))}"
+
+
+def requesting_hosts(testbed: Testbed) -> list[str]:
+    """Return the aliases of the hosts through which pages are requested: to check pages, services and their counters.
+
+    Each needs an SSH server that forwards connections.
+    """
+    aliases = dict.fromkeys(testbed.drivers)
+    for deployment in all_deployments(testbed):
+        for placement in deployment.placements:
+            spec = placement.spec
+            for check in (spec.ready, spec.prove, spec.counters):
+                if check and not check.argv:
+                    client = placement.alias if check.side else deployment.client_host(placement).alias
+                    aliases.setdefault(client)
+    return list(aliases)
+
+
+def _check_forwarding(host: Host) -> Iterator[Problem]:
+    """Check that a host's sshd forwards connections; else every trial would be invalid, after a wait for its page."""
+    if not host.can_forward():
+        yield Problem(
+            f"host {host.alias}: its sshd refuses to forward connections, by which pages are checked", FORWARDING_HINT
+        )
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from loadbook.core.errors import HostError
 from loadbook.core.units import format_bytes, format_duration
+from loadbook.hosts.http import FORWARDING_HINT
 from loadbook.hosts.inventory import HostsFile, Permission
 from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, parse_owners, script_command
 from loadbook.hosts.remote import RemoteHost, connect
@@ -152,8 +153,8 @@ def _check_basics(
     add("open files", is_enough, f"limit {limit}", fix)
 
     forwards = host.can_forward()
-    fix = "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
-    add("forwarding", forwards, "allowed" if forwards else "refused by sshd", fix, "missing")
+    observation = "allowed" if forwards else "refused by sshd, so that no page can be checked"
+    add("forwarding", forwards, observation, FORWARDING_HINT, "missing")
 
     lock = entry.lock or DEFAULT_LOCK_FILE
     owners = parse_owners(host.script(script_command("owners", lock), timeout_s=20).stdout)

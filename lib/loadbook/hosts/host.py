@@ -160,6 +160,10 @@ class Host(Protocol):
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
 
+    def can_forward(self) -> bool:
+        """Return whether the host allows the connections that `http_get` and `connect` make; True if it is not live."""
+        return True
+
     def recorded_file(self, name: str) -> bytes:
         """Return a file of the recorded trial that is replayed; empty on a real host or if the file does not exist."""
         return b""

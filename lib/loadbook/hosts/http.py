@@ -81,6 +81,7 @@ class TlsStream(io.RawIOBase):
 
 MAX_BODY_BYTES = 16 << 20
 _PROHIBITED = 1
+FORWARDING_HINT = "set `AllowTcpForwarding local` (or yes) in its sshd_config, without PermitOpen and DisableForwarding"
 
 
 class HttpUrl(NamedTuple):
@@ -151,8 +152,7 @@ def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: floa
         channel = transport.open_channel("direct-tcpip", (url.address, url.port), ("127.0.0.1", 0), timeout=timeout_s)
     except ChannelException as error:
         if error.code == _PROHIBITED:
-            hint = "set `AllowTcpForwarding yes` (or `local`) in that host's sshd_config"
-            raise HostError(alias, f"sshd refuses to open a connection to {url}", hint) from error
+            raise HostError(alias, f"sshd refuses to open a connection to {url}", FORWARDING_HINT) from error
         raise UnreachableError(alias, f"nothing answers at {url} ({error.text})") from error
     except (SSHException, EOFError) as error:
         raise HostTimeoutError(alias, f"{url}: no connection within {timeout_s:g} s ({error})") from error

@@ -302,7 +302,7 @@ class RemoteHost(Host):
         )
 
     def can_forward(self) -> bool:
-        """Return whether sshd allows connections from the host, which `http_get` needs."""
+        """Return whether sshd allows connections from the host, which `http_get` and `connect` need."""
         transport = self._open_transport()
         try:
             http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()

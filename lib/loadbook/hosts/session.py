@@ -27,7 +27,7 @@ from loadbook.core.errors import HostError, HostTimeoutError, OtherMachineError,
 from loadbook.hosts.host import CommandResult
 from loadbook.hosts.jobs import launcher_script, lock_error, parse_owners, script_command
 from loadbook.hosts.keys import Endpoint
-from loadbook.hosts.shell import SHELL_TIMEOUT_S, Shell, sh_join
+from loadbook.hosts.shell import SHELL_TIMEOUT_S, Shell, StartFileError, sh_join
 from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S, close_connection, map_ssh_errors, open_connection
 from loadbook.store.atomic import atomic_path, explain_disk_full
 
@@ -37,6 +37,8 @@ CHANNEL_RETRY_S = 0.5
 SESSION_LEASE_S, HEARTBEAT_S = 120, 15.0
 # seconds to wait for a lock whose owner is about to release it
 HOST_LOCK_TIMEOUT_S = 20.0
+START_FILE_HINT = "begin that host's ~/.bashrc with: case $- in *i*) ;; *) return ;; esac (in others: read </dev/null)"
+SFTP_HINT = "add `Subsystem sftp internal-sftp` to its sshd_config (of Dropbear: install sftp-server), and restart it"
 _FOREIGN_WORKDIR_RC, _OTHER_MACHINE_RC = 3, 4
 
 
@@ -99,7 +101,15 @@ class SshSession:
             return self.transport.open_session()
 
     def _prepare_shell(self, shell: Shell) -> Shell:
-        alias, allowed = self._endpoint.alias, shell.prepare(self._cpus)
+        alias = self._endpoint.alias
+        try:
+            allowed = shell.prepare(self._cpus)
+        except (StartFileError, TimeoutError) as failure:
+            problem = (
+                "the shell of the login did not run its first command: a start file, such as ~/.bashrc, may read it"
+            )
+            kind = HostTimeoutError if isinstance(failure, TimeoutError) else HostError
+            raise kind(alias, problem, START_FILE_HINT) from failure
         if self._cpus and allowed != set(self._cpus):
             problem = f"cannot keep to CPUs {list(self._cpus)}: may use {sorted(allowed)}"
             hint = "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are"
@@ -216,6 +226,19 @@ _BLOCK_BYTES = 1 << 15  # most bytes in one SFTP answer
 _BLOCKS_IN_FLIGHT = 128  # blocks that are requested at the same time
 
 
+def _open_sftp(alias: str, connection: Connection) -> SFTPClient:
+    """Return an SFTP client; HostError that names the setting if the server has no SFTP, or one that ends at once."""
+    try:
+        return connection.sftp()
+    except ChannelException:  # too few sessions, which does not depend on SFTP
+        raise
+    except (SSHException, EOFError) as error:
+        if not connection.transport.is_active():
+            raise
+        problem = f"its SSH server offers no SFTP, by which files are copied ({error or 'it ended at once'})"
+        raise HostError(alias, problem, SFTP_HINT) from error
+
+
 class SftpFiles:
     """SFTP on one connection; paths are absolute, and fetched files must be below `workdir`.
 
@@ -226,7 +249,7 @@ class SftpFiles:
     def __init__(
         self, alias: str, connection: Connection, sha256: Callable[[str, int, bool], str], workdir: str
     ) -> None:
-        self._sftp: SFTPClient = connection.sftp()
+        self._sftp = _open_sftp(alias, connection)
         channel = self._sftp.get_channel()
         assert channel is not None
         channel.settimeout(RESPONSE_TIMEOUT_S)

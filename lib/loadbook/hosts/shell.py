@@ -71,6 +71,10 @@ def cpu_list(text: str) -> set[int]:
     return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
 
 
+class StartFileError(Exception):
+    """The shell did not run the first command, as if a start file of the login had read it from standard input."""
+
+
 class Shell:
     """A /bin/sh at the other end of a channel; not shared between threads.
 
@@ -89,15 +93,17 @@ class Shell:
         """Skip the output of login files, set environment and CPU mask (by taskset), and read the shell's pid.
 
         Returns the CPUs that the shell may really use, which differ from `cpus` if the host has no taskset.
+        StartFileError if its answer is missing.
         """
         mask = ",".join(map(str, cpus or ()))
         pin = f"command -v taskset >/dev/null && taskset -cp {mask} $$" if mask else ":"
-        answer = self.call(
-            f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_PRINT_CPU_MASK}", timeout_s=SHELL_TIMEOUT_S
-        )
-        pid, allowed = answer.stdout.decode().splitlines()[-2:]
-        self.pid = int(pid)
-        return cpu_list(allowed)
+        text = f"{PREAMBLE}; ({pin}) >/dev/null 2>&1; echo $$; {_PRINT_CPU_MASK}"
+        answer = self.call(text, timeout_s=SHELL_TIMEOUT_S)
+        found = re.search(rb"(?:^|\n)(\d+)\n([\d,-]+)\n$", answer.stdout)
+        if not found:
+            raise StartFileError
+        self.pid = int(found[1])
+        return cpu_list(found[2].decode())
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
         """Run `command` (shell text, already quoted); return exit code and output, cut to MAX_OUTPUT_BYTES each."""
