@@ -1,14 +1,17 @@
 """The user's own SSH configuration: the settings of a name, as ssh itself reads them.
 
 `ssh -G NAME` prints them: files that are included, ``Match`` (also ``Match exec``, which runs the user's own commands)
-and canonical names are ssh's work. Paramiko's reader takes its place on a machine without ssh; it warns of the lines
-that it cannot read. OpenSSH finds ``~`` in the password database, not in $HOME.
+and canonical names are ssh's work. Only ssh knows all of this for its version, with the system's own configuration.
+So it is asked wherever it is. On a machine without ssh, Paramiko reads the file and those that it includes
+(`ssh_config_text`), with a warning of lines that it cannot read. Both readers return values with their tokens (%n),
+which are replaced here, since `ssh -G` does not replace them. OpenSSH finds ``~`` in the password database, not in $HOME.
 """
 
 from __future__ import annotations
 
 import functools
 import getpass
+import hashlib
 import os
 import pwd
 import re
@@ -16,22 +19,20 @@ import shutil
 import socket
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from paramiko.config import SSHConfig
 
 from loadbook.core.errors import IgnoredSettingsWarning, SpecProblem, StudyError, UsageError
 from loadbook.core.text import one_line
+from loadbook.hosts.ssh_config_text import ConfigText
 
 ASK_TIMEOUT_S = 15.0
 # ssh has more of them, which differ between its versions
 DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
-# the criteria of Match that Paramiko knows
-_WITHOUT_VALUE = ("all", "canonical", "final")
-_WITH_VALUE = ("exec", "host", "localuser", "originalhost", "user")
 
 # keyword in lower case -> its values, in the order of the configuration
 Options = dict[str, list[str]]
@@ -61,7 +62,7 @@ class SshProgram:
 
 @dataclass(frozen=True)
 class ParamikoConfig:
-    """The reader of Paramiko, which knows neither Include nor the system's configuration."""
+    """The reader of Paramiko, which does not know the system's configuration."""
 
     config: SSHConfig
 
@@ -72,6 +73,14 @@ class ParamikoConfig:
         return options | {k: [str(v)] for k, v in {"user": user, "port": port}.items() if v is not None}
 
 
+class _RawConfig(SSHConfig):
+    """Paramiko's reader without tokens in values, most of which it does not know (%n, %p, %i, %k)."""
+
+    TOKENS_BY_CONFIG_KEY: ClassVar[dict[str, list[str]]] = {
+        key: SSHConfig.TOKENS_BY_CONFIG_KEY[key] for key in ("hostname", "match-exec")
+    }
+
+
 def read_user_config(file: Path | None = None) -> UserConfig:
     """Return the reader of the user's own configuration, or of `file`; never of one that came with a study."""
     if program := ssh_program():
@@ -80,12 +89,12 @@ def read_user_config(file: Path | None = None) -> UserConfig:
     if not path.is_file():
         return ParamikoConfig(SSHConfig())
     try:
-        config = SSHConfig.from_path(str(path))
-        unread = unread_lines(path.read_text(encoding="utf-8", errors="replace"))
+        text = ConfigText(path, home_folder() / ".ssh")
+        config = _RawConfig.from_text("\n".join(text.lines))
     except Exception as error:
         raise StudyError(str(path), [SpecProblem("file", str(error))]) from error
-    if unread:
-        note = f"{path}: there is no ssh program here, and loadbook alone cannot read {'; '.join(unread)}"
+    if text.unread:
+        note = f"there is no ssh program here, and loadbook alone cannot read {'; '.join(text.unread)}"
         warnings.warn(f"{note}; next: install OpenSSH's client", IgnoredSettingsWarning, stacklevel=2)
     return ParamikoConfig(config)
 
@@ -93,30 +102,6 @@ def read_user_config(file: Path | None = None) -> UserConfig:
 def ssh_program() -> str | None:
     """Return the path of the user's ssh; None if there is none."""
     return shutil.which("ssh")
-
-
-def unread_lines(text: str) -> list[str]:
-    """Return the lines of a configuration that Paramiko ignores (Include), or applies to all hosts (some of Match).
-
-    Each begins with its number: "line 3: Include conf.d/*".
-    """
-    unread = []
-    for number, line in enumerate(text.splitlines(), 1):
-        keyword, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        is_match = keyword.lower() == "match" and not set(_criteria(value)) <= {*_WITHOUT_VALUE, *_WITH_VALUE}
-        if is_match or keyword.lower() == "include":
-            unread.append(f"line {number}: {one_line(line)}")
-    return unread
-
-
-def _criteria(text: str) -> Iterator[str]:
-    """Yield the criteria of a Match line, without their values."""
-    words = iter(re.findall(r'(?:"[^"]*"|[^\s"])+', text))
-    for word in words:
-        criterion = word.removeprefix("!").lower()
-        if criterion not in _WITHOUT_VALUE:
-            next(words, None)
-        yield criterion
 
 
 @functools.cache
@@ -165,13 +150,15 @@ def home_folder() -> Path:
 def tokens_of(name: str, options: Mapping[str, list[str]]) -> dict[str, str]:
     """Return letter -> value of ssh's tokens ("h" for %h) for a name with its settings, which contain `hostname`."""
     host, this_host = options["hostname"][0], socket.gethostname()
+    port, user = options.get("port", ["22"])[0], options.get("user", [getpass.getuser()])[0]
     return {
         "%": "%",
+        "C": hashlib.sha1(f"{this_host}{host}{port}{user}".encode(), usedforsecurity=False).hexdigest(),
         "h": host,
         "n": name,
         "k": options.get("hostkeyalias", [name])[0],
-        "p": options.get("port", ["22"])[0],
-        "r": options.get("user", [getpass.getuser()])[0],
+        "p": port,
+        "r": user,
         "u": getpass.getuser(),
         "i": str(os.getuid()),
         "d": str(home_folder()),
@@ -186,8 +173,15 @@ def expand_tokens(text: str, tokens: Mapping[str, str]) -> str:
 
 
 def expand_path(text: str, tokens: Mapping[str, str]) -> Path:
-    """Return the path of a setting: ``~``, tokens and ${VARIABLE} replaced."""
+    """Return the path of a setting: ``~``, tokens and ${VARIABLE} replaced; UsageError if a variable is not set."""
+
+    def variable(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise UsageError(f"{shown}: the variable {found[1]} is not set", "set it, or correct ~/.ssh/config")
+        return os.environ[found[1]]
+
+    shown = text
     if text == "~" or text.startswith("~/"):
         text = f"{home_folder()}{text[1:]}"
-    text = re.sub(r"\$\{(\w+)\}", lambda variable: os.environ.get(variable[1], variable[0]), text)
+    text = re.sub(r"\$\{(\w+)\}", variable, text)
     return Path(expand_tokens(text, tokens)).expanduser()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.core.errors import IgnoredSettingsWarning, StudyError
+from loadbook.core.errors import IgnoredSettingsWarning, StudyError, UsageError
 from loadbook.hosts import ssh_config
 from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.keys import Endpoint, resolve_endpoint
-from loadbook.hosts.ssh_config import ParamikoConfig, parse_options, read_user_config, unread_lines
+from loadbook.hosts.ssh_config import ParamikoConfig, parse_options, read_user_config
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/hosts"
 ENTRY = HostEntry(roles=("web",))
@@ -111,38 +111,50 @@ def test_agent_of_the_configuration_is_a_path_or_a_variable(home, monkeypatch, v
     assert endpoint("plain", config=config).agent_socket == socket
 
 
-CONFIG = """
-# Include not.this
-Include conf.d/*
-Host web1
-  Port 2200
-  include = ~/other
-Match host web1 user include
-Match tagged lab
-Match all
-Match !localnetwork 192.0.2.0/24 exec "Match version"
-Match final host "a b",c !exec "true"
-"""
+@pytest.mark.parametrize(
+    ("value", "hop"),
+    [
+        ("you@[2001:db8::1]:2222", ("2001:db8::1", "you", 2222)),
+        ("[::1]:22", ("::1", "me", 22)),
+        ("[2001:db8::1]", ("2001:db8::1", "me", 22)),
+        ("ssh://you@[::1]:2200", ("::1", "you", 2200)),
+        ("gate:2200", ("gate", "me", 2200)),
+    ],
+)
+def test_jump_host_may_be_an_address_of_ipv6_in_brackets(home, monkeypatch, value, hop):
+    config, lookup = Captured(), Captured().lookup
+    monkeypatch.setattr(
+        config, "lookup", lambda name, *at: lookup("plain", *at) | ({"proxyjump": [value]} if name == "far" else {})
+    )
+    jump = endpoint("far", config=config).jump
+    assert (jump.alias, jump.user, jump.port) == hop
 
 
-def test_lines_that_paramiko_cannot_read_are_listed():
-    assert unread_lines(CONFIG) == [
-        "line 3: Include conf.d/*",
-        "line 6: include = ~/other",
-        "line 8: Match tagged lab",
-        'line 10: Match !localnetwork 192.0.2.0/24 exec "Match version"',
-    ]
+def test_key_with_a_variable_that_is_not_set_is_a_mistake_with_its_name(home, monkeypatch):
+    config = Captured()
+    options = config.lookup("plain") | {"identityfile": ["${KEYDIR}/bench"]}
+    monkeypatch.setattr(config, "lookup", lambda *arguments: options)
+    monkeypatch.setenv("KEYDIR", f"{home}/my keys")
+    (home / "my keys/bench").touch()
+    assert endpoint("plain", config=config).identity_files == (f"{home}/my keys/bench",)
+    monkeypatch.delenv("KEYDIR")
+    with pytest.raises(UsageError) as refused:
+        endpoint("plain", config=config)
+    assert refused.value.message == "${KEYDIR}/bench: the variable KEYDIR is not set"
+    assert refused.value.hint == "set it, or correct ~/.ssh/config"
 
 
 def test_machine_without_ssh_reads_its_configuration_by_paramiko_and_warns_of_unread_lines(tmp_path):
-    (tmp_path / "config").write_text("Include conf.d/*\nHost web1\n  HostName 192.0.2.1\n  User me\n")
-    expected = f"{tmp_path}/config: there is no ssh program here, and loadbook alone cannot read line 1: Include"
+    (tmp_path / "config").write_text("Match tagged lab\n  Port 9\nHost web1\n  HostName 192.0.2.1\n  User me # x\n")
+    expected = (
+        f"there is no ssh program here, and loadbook alone cannot read {tmp_path}/config line 1: Match tagged lab"
+    )
     with pytest.warns(IgnoredSettingsWarning, match=re.escape(expected)):
         config = read_user_config(tmp_path / "config")
     assert isinstance(config, ParamikoConfig)
-    options = {"include": ["conf.d/*"], "hostname": ["192.0.2.1"], "user": ["me"], "port": ["2300"]}
-    assert config.lookup("web1", port=2300) == options
+    assert config.lookup("web1") == {"hostname": ["192.0.2.1"], "user": ["me"]}
+    assert config.lookup("web1", port=2300) == {"hostname": ["192.0.2.1"], "user": ["me"], "port": ["2300"]}
     assert read_user_config(tmp_path / "missing").lookup("web1") == {"hostname": ["web1"]}
     (tmp_path / "config").write_text("Match host\n")
-    with pytest.raises(StudyError, match="Missing parameter"):
+    with pytest.raises(StudyError, match="config line 1: no value: Match host"):
         read_user_config(tmp_path / "config")
