@@ -4,7 +4,7 @@
 and canonical names are ssh's work. Only ssh knows all of this for its version, with the system's own configuration.
 So it is asked wherever it is. On a machine without ssh, Paramiko reads the file and those that it includes
 (`ssh_config_text`), with a warning of lines that it cannot read. Both readers return values with their tokens (%n),
-which are replaced here, since `ssh -G` does not replace them. OpenSSH finds ``~`` in the password database, not in $HOME.
+as `ssh -G` does not replace them; they are replaced here. OpenSSH finds ``~`` in the password database, not in $HOME.
 """
 
 from __future__ import annotations
