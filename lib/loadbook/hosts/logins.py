@@ -134,14 +134,10 @@ def _keys(endpoint: Endpoint, agent: _Agent) -> Iterator[paramiko.PKey]:
     if endpoint.identity_files is None and endpoint.use_agent:
         yield from agent.get_keys()
     for path in _key_paths(endpoint):
-        try:
-            key = paramiko.PKey.from_path(path)
-        # TypeError: raised by `cryptography` for a key that needs a passphrase
-        except (TypeError, ValueError, OSError, SSHException, UnknownKeyType, UnsupportedAlgorithm):
-            if public_key := _read_public_key(path):
-                yield from (key for key in agent.get_keys() if key.get_base64() == public_key)
-        else:
+        if key := _read_key(path):
             yield key
+        elif public_key := _read_public_key(path):
+            yield from (key for key in agent.get_keys() if key.get_base64() == public_key)
     if endpoint.identity_files is not None and endpoint.use_agent:
         yield from agent.get_keys()
 
@@ -150,6 +146,18 @@ def _key_paths(endpoint: Endpoint) -> Sequence[str]:
     if endpoint.identity_files is not None:
         return endpoint.identity_files
     return [name.replace("~", str(home_folder()), 1) for name in DEFAULT_KEY_FILES]
+
+
+def _read_key(path: str) -> paramiko.PKey | None:
+    """Return the private key in a file; None if there is none, or if it needs a passphrase.
+
+    `PKey.from_path` would also read the certificate beside it, and refuse the key if that is broken.
+    """
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+        # TypeError: raised by `cryptography` for a key that needs a passphrase
+        with suppress(TypeError, ValueError, OSError, SSHException, UnsupportedAlgorithm):
+            return kind.from_private_key_file(path)
+    return None
 
 
 def _read_public_key(path: str) -> str | None:

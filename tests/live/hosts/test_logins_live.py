@@ -92,3 +92,23 @@ def test_certificate_of_the_configuration_logs_in_with_its_key(server, agent, tm
     close_connection(open_connection(end))
     shutil.copy(certificate, tmp_path / "key-cert.pub")  # beside the key
     close_connection(open_connection(endpoint(lab, tmp_path, *lines, f"IdentityAgent {path}")))
+
+
+@pytest.mark.parametrize("kind", ["of an unknown authority", "expired", "for another user", "no certificate"])
+def test_plain_key_is_tried_after_its_refused_certificate(server, tmp_path, kind):
+    """The plain key is in authorized_keys, so ssh logs in, too."""
+    authority = new_key(tmp_path, "authority")
+    trusts = [] if kind == "of an unknown authority" else [f"TrustedUserCAKeys {authority}.pub"]
+    lab = server(*trusts)
+    user = str(read_hosts(lab.hosts_file).hosts["web"].user)
+    key = tmp_path / "key"
+    for suffix in ("", ".pub"):
+        shutil.copy(lab.folder / f"user_key{suffix}", f"{key}{suffix}")
+    if kind == "no certificate":
+        (tmp_path / "key-cert.pub").write_text("ssh-ed25519-cert-v01@openssh.com AAAA broken\n")
+    else:
+        validity = ["-V", "20200101:20200102"] if kind == "expired" else []
+        name = "somebody" if kind == "for another user" else user
+        sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "me", "-n", name, *validity, f"{key}.pub"]
+        subprocess.run(sign, check=True)
+    close_connection(open_connection(endpoint(lab, tmp_path, f"IdentityFile {key}", "IdentitiesOnly yes")))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import os
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -96,6 +100,85 @@ def test_chain_of_jump_hosts_with_users_and_tokens_is_jumped_over(lab, config):
     end = endpoint(lab, config, "far")
     assert [hop.alias for hop in login_chain(end)] == ["gate", "inner-far", "far"]
     assert server_seen_from(end) == place(lab, "driver")
+
+
+READERS = pytest.mark.parametrize("has_ssh", [True, False], ids=["ssh", "no ssh"])
+
+
+def without_ssh(monkeypatch, has_ssh: bool) -> None:
+    if not has_ssh:
+        monkeypatch.setattr(ssh_config, "ssh_program", lambda: None)
+
+
+@READERS
+@pytest.mark.parametrize(
+    ("value", "file"),
+    [
+        ("{keys}/key_%n # of this host", "key_web1"),
+        ("{keys}/%p-%i-%k-%u-%r", "{port}-{uid}-web1-{user}-{user}"),
+        ("${{KEYDIR}}/bench", "bench"),
+        ('"{keys}/my key" # quoted', "my key"),
+        ("%d/../{keys}/%C", "{hash}"),
+    ],
+)
+def test_key_is_found_by_its_tokens_and_variables(lab, config, tmp_path, monkeypatch, has_ssh, value, file):
+    without_ssh(monkeypatch, has_ssh)
+    monkeypatch.setenv("KEYDIR", str(tmp_path))
+    at = read_hosts(lab.hosts_file).hosts["web"]
+    lines = [f"HostName {at.host_name}", f"Port {at.port} # of its sshd", f"User {at.user} # the account"]
+    named = value.format(keys=os.path.relpath(tmp_path, "/") if value.startswith("%d") else tmp_path)
+    named = named.replace("%d/..", "%d" + "/.." * len(ssh_config.home_folder().parts))
+    (config.parent / "conf.d/web.conf").write_text(
+        "\n  ".join(["Host web1 # one", *lines, f"IdentityFile {named}", "IdentitiesOnly yes"]) + "\n"
+    )
+    digest = hashlib.sha1(f"{socket.gethostname()}{at.host_name}{at.port}{at.user}".encode()).hexdigest()
+    file = file.format(port=at.port, uid=os.getuid(), user=at.user, hash=digest)
+    shutil.copy(read_hosts(lab.hosts_file).hosts["web"].identity_file, tmp_path / file)
+    end = endpoint(lab, config, "web1")
+    assert end.user == at.user and [os.path.realpath(path) for path in end.identity_files] == [f"{tmp_path}/{file}"]
+    assert server_seen_from(end) == place(lab, "web")
+
+
+@READERS
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_jump_host_with_an_address_of_ipv6_is_jumped_over(server, config, monkeypatch, has_ssh):
+    without_ssh(monkeypatch, has_ssh)
+    lab = server("ListenAddress ::1")
+    at = read_hosts(lab.hosts_file).hosts["web"]
+    known = lab.folder / "known_hosts"
+    known.write_text(known.read_text() + f"[::1]:{at.port} " + known.read_text().split(" ", 1)[1])
+    for hop in (f"{at.user}@[::1]:{at.port}", f"[::1]:{at.port} # the gate"):
+        config.write_text(block("far", lab, "web", f"ProxyJump {hop}") + f"Host *\n  IdentityFile {at.identity_file}\n")
+        ssh_config.ask_ssh.cache_clear()
+        end = endpoint(lab, config, "far")
+        assert end.jump.destination == f"{at.user}@::1:{at.port}"
+        assert server_seen_from(end) == place(lab, "web")
+
+
+RICH = """
+Include conf.d/*.conf ~/.ssh/no-such-file
+Host web* !web3
+  Include {folder}/nested # within a block
+  User rich
+Host *
+  Port 2222
+  ProxyCommand none
+"""
+
+
+@READERS
+def test_included_files_and_nested_blocks_are_read_alike_by_both_readers(lab, config, monkeypatch, has_ssh):
+    without_ssh(monkeypatch, has_ssh)
+    (config.parent / "nested").write_text("Host web2 db1\n  User nested # x\nMatch all\n  Port 2200\n")
+    config.write_text(RICH.format(folder=config.parent))
+    found = {name: endpoint(lab, config, name).destination for name in ("web1", "web2", "web3", "db1")}
+    me = getpass.getuser()
+    assert found == {
+        "web1": "rich@web1:2200",
+        "web2": "nested@web2:2200",
+        "web3": f"{me}@web3:2222",
+        "db1": f"{me}@db1:2222",
+    }
 
 
 def test_hosts_file_takes_precedence_over_the_ssh_configuration(lab, config):

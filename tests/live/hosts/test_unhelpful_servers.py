@@ -50,7 +50,7 @@ def test_start_file_that_reads_commands_is_named(server, tmp_path, monkeypatch, 
     monkeypatch.setattr(shell, "SHELL_TIMEOUT_S", 2.0)
     start_file = f"unset BASH_ENV\n{start_file}\n"  # only the shell of the login reads it, as a ~/.bashrc
     (tmp_path / "start").write_text(start_file)
-    lab = server(f"SetEnv BASH_ENV={tmp_path}/start")
+    lab = server(f"SetEnv BASH_ENV={tmp_path}/start SHLVL=1")
     error = refused(lab)
     assert type(error) is kind
     assert error.message == (

@@ -117,7 +117,7 @@ def test_agent_of_the_configuration_is_a_path_or_a_variable(home, monkeypatch, v
         ("you@[2001:db8::1]:2222", ("2001:db8::1", "you", 2222)),
         ("[::1]:22", ("::1", "me", 22)),
         ("[2001:db8::1]", ("2001:db8::1", "me", 22)),
-        ("ssh://you@[::1]:2200", ("::1", "you", 2200)),
+        ("ssh://you@gate:2200", ("gate", "you", 2200)),
         ("gate:2200", ("gate", "me", 2200)),
     ],
 )
