@@ -10,6 +10,7 @@ services) and sampler.pl, all three with cpu_time.pl; sampler.sh, guard.sh and u
 - `jobs`: the script job.sh, which runs detached jobs on a host and holds the lock that allows one run per machine
 - `other_runs`: other runs of loadbook on a host's machine, found in its list of processes
 - `inventory`: the file hosts.toml with aliases, roles, work folders and permissions
+- `ssh_config_text`: an SSH configuration for Paramiko's reader: included files in their place, no comments
 - `ssh_config`: the user's own SSH configuration, as ssh itself reads it
 - `keys`: SSH endpoints of aliases, and files of trusted host keys
 - `logins`: the keys of a login, files and the SSH agent's, in the order in which they are tried

@@ -33,7 +33,6 @@ def refused(lab: Lab) -> HostError:
     return caught.value
 
 
-@pytest.mark.fault(15)
 @pytest.mark.parametrize("line", ["", "Subsystem sftp /bin/false", "Subsystem sftp /no/such/program"])
 def test_server_without_sftp_is_named_with_the_setting(server, changed, line):
     changed("Subsystem sftp internal-sftp", line)
@@ -42,7 +41,6 @@ def test_server_without_sftp_is_named_with_the_setting(server, changed, line):
     assert error.hint.startswith("add `Subsystem sftp internal-sftp` to its sshd_config")
 
 
-@pytest.mark.fault(19)
 @pytest.mark.parametrize(
     ("start_file", "kind"), [('read -r -p "which? " x', HostError), ("cat >/dev/null", HostTimeoutError)]
 )
@@ -71,17 +69,13 @@ def closed_lab(tmp_path, changed) -> Iterator[Lab]:
     lab.down()
 
 
-@pytest.mark.fault(19)
-def test_forbidden_forwarding_is_named_by_doctor_and_before_the_first_trial(
-    closed_lab, tmp_path, monkeypatch, capsys, record_property
-):
+def test_forbidden_forwarding_is_named_by_doctor_and_before_the_first_trial(closed_lab, tmp_path, monkeypatch, capsys):
     layout = with_studies(tmp_path / "home")
     with pytest.raises(PreflightError) as caught:
         run_study(layout, RunRequest("aa", closed_lab.hosts_file))
     problem = "host driver: its sshd refuses to forward connections, by which pages are checked"
     assert caught.value.problems == [problem]
     assert caught.value.hint.startswith("set `AllowTcpForwarding local` (or yes) in its sshd_config")
-    record_property("seen", f"{problem}; {caught.value.hint}")
     monkeypatch.setenv("COLUMNS", "300")
     assert exit_code(monkeypatch, "doctor", "--hosts", str(closed_lab.hosts_file)) != 0
     printed = capsys.readouterr().out
