@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from loadbook.host_metrics import polled, sampler, sysstat
-from loadbook.host_metrics.base import TraceRow, Traces, limit_repeats
+from loadbook.host_metrics.base import UNITS, Problem, TraceRow, Traces, limit_repeats
 
 HEAD_BYTES = 4000
 SYSSTAT_MAGIC = b"\xd5\x96"  # first two bytes of sar's data file: 0xd596, big or little endian
@@ -79,7 +79,10 @@ def read_traces(kind: str, files: Mapping[str, bytes]) -> Traces:
     rows: dict[tuple[object, ...], TraceRow] = {}
     for point in traces.rows:
         rows.setdefault((point["t"], point["metric"], point["item"]), point)
-    return Traces(list(rows.values()), traces.times, traces.interval_s, limit_repeats(traces.problems))
+    problems = limit_repeats(traces.problems)
+    if not rows and not problems:
+        problems = [Problem("no_metrics", f"it holds none of the metrics that are read: {', '.join(UNITS)}")]
+    return Traces(list(rows.values()), traces.times, traces.interval_s, problems)
 
 
 def files_by_format(files: Mapping[str, bytes]) -> dict[str | None, list[str]]:

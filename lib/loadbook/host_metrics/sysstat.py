@@ -2,6 +2,7 @@
 
 Names and units are those of sadf(1) and sar(1), version 12: percent of each CPU, kilobytes of 1,024 bytes, times in
 whole seconds, in UTC unless -t was given. Rates are computed by sadf, for the interval that ends at their time.
+``sadf -d`` writes numbers in the user's locale, and so did ``sadf -j`` before version 11.2.1: a decimal comma is read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ KB = 1024.0
 _START = re.compile(r'"statistics"\s*:\s*\[')
 _ZONE = re.compile(r'"timezone"\s*:\s*"([^"\n]{0,40})"')
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)( UTC)?", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+# no JSON otherwise: in an object, a name in quotes follows a comma
+_JSON_DECIMAL_COMMA = re.compile(r'(":\s*-?\d+),(\d+)(?=\s*[,}\]])', re.ASCII)
+REPEATED = "[...]"  # of `sadf -dh`: as often as there are CPUs, interfaces, ...
 SadfFields = Mapping[str, Any]
 
 
@@ -43,7 +48,7 @@ class SadfSample:
 def parse_sadf_json(data: bytes) -> Traces:
     """Convert ``sadf -j FILE -- -u ALL -P ALL -r ALL -n DEV,SOCK -q`` (or -A) to rows; the output may be truncated."""
     problems: list[Problem] = []
-    text = data.decode("utf-8", "replace")
+    text = _JSON_DECIMAL_COMMA.sub(r"\1.\2", data.decode("utf-8", "replace"))
     zone = _ZONE.search(text)
     entries = (entry for start in _START.finditer(text) for entry in _entries(text, start.end(), problems))
     read = (_json_sample(entry, zone[1] if zone else "", problems) for entry in entries)
@@ -97,7 +102,10 @@ def _list(entry: Any, key: str) -> list[SadfFields]:
 
 
 def parse_sadf_csv(data: bytes) -> Traces:
-    """Convert the output of ``sadf -d FILE -- ...`` to rows: blocks of lines, each below a line with field names."""
+    """Convert the output of ``sadf -d FILE -- ...`` to rows: blocks of lines, each below a line with field names.
+
+    With -h, a line holds all activities of a time. It is read unless more than one of them is repeated in it.
+    """
     problems: list[Problem] = []
     text = data.decode("utf-8", "replace")
     samples: dict[float, SadfSample] = {}
@@ -105,16 +113,43 @@ def parse_sadf_csv(data: bytes) -> Traces:
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split(";")
         if line.startswith("# "):
-            heads = [_field_name(cell) for cell in line[2:].split(";")]
+            heads = line[2:].split(";")
         elif len(cells) >= 3 and cells[1] == "-1":  # LINUX-RESTART and COMMENT
             problems.append(Problem("host_restarted", ";".join(cells[2:])[:80]))
-        elif not heads or len(cells) != len(heads):
-            problems.append(Problem("unreadable_line", f"line {number}: {line[:60]!r}"))
         else:
-            _add_csv_line(dict(zip(heads, cells, strict=True)), samples, problems)
+            parts = _csv_parts(heads, cells)
+            if isinstance(parts, str):
+                problems.append(Problem("unreadable_line", f"line {number}: {parts or repr(line[:60])}"))
+                continue
+            for values in parts:
+                _add_csv_line(values, samples, problems)
     if not samples and not heads:
         return unreadable_traces("no_sadf_output", f"starts with {text[:60]!r}")
     return _build_traces([samples[t] for t in sorted(samples)], problems)
+
+
+def _csv_parts(heads: list[str], cells: list[str]) -> list[dict[str, str]] | str:
+    """Return the values of a line by the names of their fields; for `sadf -dh`, a part for each CPU, interface, ...
+
+    A text says why a line cannot be read; it is empty if the number of cells is wrong.
+    """
+    ends = [k for k, head in enumerate(heads) if head.endswith(REPEATED)]
+    if len(ends) > 1:
+        return "it holds all activities, more than one of them repeated: export it with sadf -d, without -h"
+    names = [_field_name(head.removesuffix(REPEATED)) for head in heads]
+    values = [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
+    if not ends:
+        return [dict(zip(names, values, strict=True))] if heads and len(cells) == len(heads) else ""
+    end = ends[0] + 1
+    first = next((k for k in range(ends[0], 2, -1) if heads[k].isupper()), 3)  # CPU, IFACE, ...
+    repeats, rest = divmod(len(cells) - len(heads), end - first)
+    if rest or repeats < 0:
+        return ""
+    further = repeats * (end - first)
+    whole = names[:first] + names[end:], values[:first] + values[end + further :]
+    begins = range(first, end + further, end - first)
+    one = [(names[:3] + names[first:end], values[:3] + values[k : k + end - first]) for k in begins]
+    return [dict(zip(*part, strict=True)) for part in (*one, whole)]
 
 
 def _field_name(cell: str) -> str:
@@ -133,13 +168,13 @@ def _add_csv_line(values: dict[str, str], samples: dict[float, SadfSample], prob
     if "CPU" in values:
         number = values["CPU"]
         sample.cpus.append(values | {"cpu": "all" if number == "-1" else number})
-    elif "IFACE" in values and "rxkB" in values:
+    if "IFACE" in values and "rxkB" in values:
         sample.net.append(values | {"iface": values["IFACE"]})
-    elif "memfree" in values:
+    if "memfree" in values:
         sample.memory = values
-    elif "ldavg-1" in values:
+    if "ldavg-1" in values:
         sample.queue = values
-    elif "tcpsck" in values:
+    if "tcpsck" in values:
         sample.sockets = values
 
 
@@ -173,7 +208,19 @@ def _build_traces(samples: list[SadfSample], problems: list[Problem]) -> Traces:
     rows = [r for m in ordered for r in _sample_rows(m, median_interval_s, active, problems)]
     if len(ordered) < 2:
         problems.append(Problem("too_few_samples", f"{len(ordered)} whole samples"))
+    problems += (problem for m in ordered for problem in _not_numbers(m))
     return Traces(rows, [m.t for m in ordered], median_interval_s, problems)
+
+
+def _not_numbers(sample: SadfSample) -> Iterator[Problem]:
+    """Yield a problem for each field of a metric that is in the file, but holds no number of 0 or more."""
+    tables = ((_CPU_FIELDS, sample.cpus), (("rxkB", "txkB"), sample.net), (("ldavg-1",), [sample.queue]),
+              (("tcpsck", "tcp-tw"), [sample.sockets]), (_MEMORY_FIELDS, [sample.memory]))  # fmt: skip
+    for keys, rows in tables:
+        for fields in rows:
+            wrong = [f"{key} is {fields[key]!r:.40}" for key in keys if _number(fields.get(key, 0)) is None]
+            if wrong:
+                yield Problem("not_a_number", f"{', '.join(wrong[:3])}: no number; export it with LC_ALL=C", sample.t)
 
 
 def _sample_rows(
@@ -198,16 +245,20 @@ def _field_text(fields: SadfFields, key: str) -> str:
     return str(fields.get(key, ""))[:60]
 
 
+_CPU_PARTS = (
+    ("usr", "user", "nice", "guest", "gnice"),
+    ("sys", "system", "irq", "soft"),
+    ("idle",),
+    ("iowait",),
+    ("steal",),
+)
+_CPU_FIELDS = tuple(key for keys in _CPU_PARTS for key in keys)
+_MEMORY_FIELDS = ("avail", "memfree", "memused", "buffers", "cached", "slab", "memused-percent")
+
+
 def _cpu_rows(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
     """Return the rows of a CPU; `-u ALL` splits user and system time into parts, which are added up here."""
-    parts = (
-        ("usr", "user", "nice", "guest", "gnice"),
-        ("sys", "system", "irq", "soft"),
-        ("idle",),
-        ("iowait",),
-        ("steal",),
-    )
-    shares = [sum(_number(fields.get(key)) or 0.0 for key in keys) for keys in parts]
+    shares = [sum(_number(fields.get(key)) or 0.0 for key in keys) for keys in _CPU_PARTS]
     return cpu_shares(t, item, *shares) if _number(fields.get("idle")) is not None else []
 
 
@@ -233,8 +284,7 @@ def _installed_kb(memory: SadfFields) -> float | None:
 
     Before version 11.7.3, kbmemused was MemTotal - kbmemfree, which is detected by %memused.
     """
-    keys = ("memfree", "memused", "buffers", "cached", "slab")
-    free, used, *others = (_number(memory.get(key)) for key in keys)
+    free, used, *others = (_number(memory.get(key)) for key in ("memfree", "memused", "buffers", "cached", "slab"))
     if free is None or used is None:
         return None
     share = _number(memory.get("memused-percent"))
