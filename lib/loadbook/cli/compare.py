@@ -206,7 +206,13 @@ def _print_comparison(
 
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-SUMMARIES = {"average", "averages", "avg", "mean", "median", "total", "sum", "min", "max", "sd", "stdev", "std"}
+_SUMMARY = re.compile(
+    r"(averages?|avg|means?|medians?|totals?|sum|min|max|minimum|maximum|sd|st\.? ?dev|std|ø|all|overall|mittelwert"
+    r"|mittel|durchschnitt|summe|gesamt|moyenne|médiane|media|promedio|total general)([.:=]| ?\(.*| of\b.*)?"
+)
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+(,\d+)?|\d{1,3}(\.\d{3})+,\d+)", re.ASCII)
+_COMMA_OF_THOUSANDS = re.compile(r"[+-]?([1-9]\d{0,2},\d{3}|\d+)", re.ASCII)  # or of decimals
+_POINTS_OF_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3}){2,}", re.ASCII)
 _WITH_COMMA = re.compile(r"[+-]?\d+(?:[. ]\d{3})*,\d+|[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 # a number of thousands as German spreadsheets write it, or one with three decimals
 _LIKE_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
@@ -220,6 +226,8 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     `treatment`, `block` and `value` are names of columns of the file; `baseline` is a treatment. A missing value is
     NaN. The result's `valid` is the file's column of that name, True without one. UsageError: no such file, column or
     baseline. DataError: no rows, text where a number belongs, one treatment only, or two trials of one in one block.
+
+    Decimal commas are read where no number of the column can have a comma before thousands instead.
     """
     import pandas as pd
 
@@ -229,6 +237,10 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
     columns = [_column_index(path, header, name) for name in (treatment, block, value)]
     if not rows:
         raise DataError(f"{path} holds no trials, only a header")
+    if _has_decimal_commas([cells[columns[2]].strip() for _, cells in rows if len(cells) == len(header)]):
+        for _, cells in rows:
+            if len(cells) == len(header):
+                cells[columns[2]] = cells[columns[2]].replace(".", "").replace(",", ".")
     checked_rows = [_checked_row(path, number, cells, header, columns) for number, cells in rows]
     numbers = [cells[columns[2]].strip() for _, cells in rows]
     _check_thousands(path, [number for number, _ in rows], numbers, value)
@@ -264,7 +276,7 @@ def _checked_row(path: Path, line: int, cells: list[str], header: list[str], col
     for name, cell in (("treatment", treatment), ("block", block)):
         if not cell:
             raise DataError(f"{path}:{line}: no {name}")
-    if block.lower().rstrip(".:") in SUMMARIES:
+    if _SUMMARY.fullmatch(block.lower()):
         raise DataError(f"{path}:{line}: {block!r} is no block, but sums up others", "leave this row out")
     value = _parse_number(path, line, header[columns[2]].strip(), text)
     names = [name.strip() for name in header]
@@ -272,6 +284,13 @@ def _checked_row(path: Path, line: int, cells: list[str], header: list[str], col
     if valid not in BOOLEANS:
         raise DataError(f"{path}:{line}: column 'valid' holds {valid!r}", "true or false")
     return line, treatment, block, value, BOOLEANS[valid]
+
+
+def _has_decimal_commas(texts: Sequence[str]) -> bool:
+    """Return whether the numbers of a column have decimal commas, without doubt: 1015,5 and 1.015,50, but not 1,015."""
+    numbers = [text for text in texts if text.lower() not in MISSING]
+    plain = all(map(_DECIMAL_COMMA.fullmatch, numbers))
+    return plain and not all(map(_COMMA_OF_THOUSANDS.fullmatch, numbers))
 
 
 def _parse_number(path: Path, line: int, column: str, text: str) -> float:
@@ -283,10 +302,12 @@ def _parse_number(path: Path, line: int, column: str, text: str) -> float:
         problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
         hint = "plain numbers, no units or commas"
         if _WITH_COMMA.fullmatch(text):
-            problem += ": a comma is not read, as it may stand before decimals or thousands"
+            problem += ": its comma may stand before decimals or thousands"
             hint = (
                 "write a decimal point and no mark of thousands, such as 39667.60; replace the comma, or export again"
             )
+        elif _POINTS_OF_THOUSANDS.fullmatch(text):
+            hint = f"write {text.replace('.', '')}, without points before thousands"
         raise DataError(problem, hint) from None
 
 

@@ -158,7 +158,9 @@ def _parse_number(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 < value < MAX_NUMBER:
-        raise ValueError(f"{short_repr(text)} is not a positive number (no units, no thousands separators)")
+        raise ValueError(
+            f"{short_repr(text)} is not a positive number (decimal point, no units or thousands separators)"
+        )
     return value
 
 

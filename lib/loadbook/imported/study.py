@@ -148,8 +148,8 @@ def _block_problems(conditions: Sequence[Condition], treatments: Sequence[str]) 
         lines = lines_by_block.setdefault(condition.block, {})
         if lines.setdefault(condition.treatment, condition.line) != condition.line:
             text = f"a second row of treatment {condition.treatment!r} in block {condition.block!r}, after line"
-            text += f" {lines[condition.treatment]}: join the outputs of one trial; a repetition has a block of its own"
-            yield ImportProblem(condition.line, text)
+            text += f" {lines[condition.treatment]}: one trial has one output; {_joining(condition.file)}"
+            yield ImportProblem(condition.line, f"{text}; a repetition has a block of its own")
     for block, lines in lines_by_block.items():
         missing = [name for name in treatments if name not in lines]
         if missing:
@@ -157,6 +157,13 @@ def _block_problems(conditions: Sequence[Condition], treatments: Sequence[str]) 
             yield ImportProblem(min(lines.values()), f"{text}: if these were not measured, say --incomplete")
     if len(lines_by_block) > MAX_BLOCKS:
         yield ImportProblem(0, f"{len(lines_by_block):,} blocks: a study has at most {MAX_BLOCKS:,}")
+
+
+def _joining(file: str) -> str:
+    """Return what to do with outputs of generators that made the load of one trial together."""
+    if file.lower().endswith((".jtl", ".csv")):
+        return "join those of several generators below one header, or let JMeter's controller write one"
+    return "add up the rates of several generators, and compare them in a CSV (loadbook compare)"
 
 
 def _factor_problems(conditions: Sequence[Condition]) -> Iterator[ImportProblem]:

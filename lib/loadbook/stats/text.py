@@ -60,6 +60,12 @@ _TIME_WORD = re.compile(r"latency|latencies|time|times|ttfb|ttlb|rtt|elapsed|del
 _ERROR_WORD = re.compile(r"errors?|failures?|failed|timeouts?")
 # words that mean a rate: ok_per_s, Requests/sec, throughput
 _RATE_WORDS = re.compile(r"(/ ?|\bper ?)s(ec|econd)?\b|\b(rates?|throughput|rps|qps|tps|ops|bandwidth|capacity)\b")
+# words of rates of which less is better, or may be: dropped/s, retries per s, loss rate, cpu_per_s
+_UNWANTED_WORDS = re.compile(
+    r"\b(drop\w*|loss\w*|lost|reject\w*|refus\w*|abort\w*|cancel\w*|retr\w*|resets?|slow\w*|miss\w*|stall\w*|stolen|steal"
+    r"|[45]xx|[45]\d\d|non|not|bad|invalid|faults?|evict\w*|pauses?|gc|cpu|switch\w*|cswch|interrupts?|irqs?|joules?"
+    r"|energy|collisions?|conflicts?|crash\w*|exceptions?|kill\w*|shed|throttl\w*|limited|violat\w*|cost)\b"
+)
 
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
@@ -73,7 +79,9 @@ def tells_direction(metric: str) -> bool:
     """Return whether the metric, or the words of an unknown name, tell if higher or lower values are better."""
     if known := find_metric(metric):
         return known.better is not None
-    return _metric_kind(metric) in ("time", "errors") or bool(_RATE_WORDS.search(metric.lower().replace("_", " ")))
+    words = metric.lower().replace("_", " ")
+    is_rate = bool(_RATE_WORDS.search(words)) and not _UNWANTED_WORDS.search(words)
+    return _metric_kind(metric) in ("time", "errors") or is_rate
 
 
 def metric_noun(metric: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -137,11 +138,17 @@ BAD = {
     "text": (HEADER + "a,1,5\nb,1,fast\n", 4, ":3: column 'ok_per_s' holds 'fast'"),
     "underscore": (HEADER + "a,1,5_000\nb,1,6\n", 4, "'5_000', which is not a number"),
     "unit": (HEADER + "a,1,5k\nb,1,6\n", 4, "'5k', which is not a number"),
-    "decimal comma": (
-        "treatment;block;ok_per_s\na;1;39667,60\nb;1;39000,10\n",
+    "comma before decimals or thousands": (
+        "treatment;block;ok_per_s\na;1;39,667\nb;1;981\n",
         4,
-        "holds '39667,60', which is not a number: a comma is not read, as it may stand before decimals or thousands",
+        ":2: column 'ok_per_s' holds '39,667', which is not a number: its comma may stand before decimals or thousands",
     ),
+    "commas and points": (
+        "treatment;block;ok_per_s\na;1;981,5\nb;1;1.014\n",
+        4,
+        ":2: column 'ok_per_s' holds '981,5', which is not a number: its comma may stand before decimals or thousands",
+    ),
+    "points before thousands": (HEADER + "a,1,1.014.500\nb,1,981\n", 4, "write 1014500, without points before"),
     "thousands with a point": (
         HEADER + "a,1,1.014\nb,1,981\na,2,1.012\nb,2,983\n",
         4,
@@ -208,7 +215,14 @@ def test_compare_prints_treatment_names_unchanged(tmp_path: Path) -> None:
     assert "日本" in done.stdout
 
 
-@pytest.mark.parametrize("metric", ["Average", "90% Line", "Max", "joules", "ms per request", "duration_"])
+NO_DIRECTION = (
+    "Average", "Median", "90% Line", "p(95)", "99%", "Std. Dev.", "Max", "avg", "seconds", "ms", "RT", "jitter", "wait",
+    "fail %", "non-2xx", "dropped", "cpu", "memory", "cost", "Antwortzeit", "Dauer", "joules", "ms per request",
+    "dropped/s", "retries_per_s", "rejected per second", "loss rate", "5xx/s", "slow requests/s", "CPU seconds per s",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", [*NO_DIRECTION, "duration_"])
 def test_compare_asks_for_a_direction_that_the_name_does_not_tell(tmp_path: Path, metric: str) -> None:
     done = loadbook("compare", write(tmp_path / "a.csv", noisy(6, EFFECTS, sd=0.005), metric), "--baseline", "base",
                     "--metric", metric)  # fmt: skip
@@ -225,8 +239,30 @@ def test_compare_takes_a_higher_rate_for_better(tmp_path: Path, metric: str) -> 
     assert json.loads(done.stdout)["comparisons"][0]["verdict"] == "better"
 
 
-def test_compare_refuses_a_row_of_averages_as_a_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", ["Average", "avg.", "Mean (5 runs)", "Ø", "Mittelwert", "total:", "mean of 1-5"])
+def test_compare_refuses_a_row_of_averages_as_a_block(tmp_path: Path, block: str) -> None:
     table = tmp_path / "m.csv"
-    table.write_text(HEADER + "a,1,5\nb,1,6\na,Average,5\nb,Average,6\n")
+    table.write_text(HEADER + f"a,1,5\nb,1,6\na,{block},5\nb,{block},6\n", encoding="utf-8")
     done = loadbook("compare", table, "--baseline", "a")
-    assert done.returncode == 4 and "'Average' is no block" in done.stderr
+    assert done.returncode == 4 and f":4: '{block}' is no block, but sums up others" in done.stderr
+    assert "next: leave this row out" in done.stderr
+
+
+@pytest.mark.parametrize("block", ["max-1", "total load 3", "minute 4", "monday", "mean 2"])
+def test_name_of_a_block_that_begins_as_a_summary_is_one(tmp_path: Path, block: str) -> None:
+    table = tmp_path / "m.csv"
+    table.write_text(HEADER + f"a,{block},5\nb,{block},6\n")
+    assert len(read_trials(table, treatment="treatment", block="block", value="ok_per_s", baseline="a")) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "numbers"),
+    [("1015,5", "986", [1015.5, 986]), ("1.015,50", "986,25", [1015.5, 986.25]), ("0,123", "NA", [0.123, math.nan])],
+)
+@pytest.mark.parametrize("row", ["{};{};{}\n", '{},{},"{}"\n'], ids=["semicolons", "quotes"])
+def test_decimal_commas_are_read(tmp_path: Path, first: str, second: str, numbers: list[float], row: str) -> None:
+    table = tmp_path / "d.csv"
+    cells = (("treatment", "block", "ok_per_s"), ("a", 1, first), ("b", 1, second))
+    table.write_text("".join(row.format(*line) for line in cells))
+    read = read_trials(table, treatment="treatment", block="block", value="ok_per_s", baseline="a")
+    assert read.value.tolist() == pytest.approx(numbers, nan_ok=True)

@@ -133,6 +133,11 @@ READ = (
         "service_time.max=0.03",
     ),
     Case(
+        "vegeta_results/results.bin",
+        "requests=20 ok=20 status_2xx=20 duration=0.191372 bytes_read=12240 service_time.mean=0.0006272 "
+        "service_time.min=0.000483 service_time.p50=0.000599 service_time.p99=0.001267 service_time.max=0.001267",
+    ),
+    Case(
         "texts/wrk_1.txt",
         "requests=100000 requests_per_s=13793.10 errors_timeout=50 latency.mean=0.0079 latency.max=0.0265",
     ),
@@ -162,7 +167,9 @@ TWINS = {"json_indented_autocannon/as_printed.json", "json_one_line_fortio/as_wr
          "indent_lost_wrk2/wrk2.txt",
          "share_of_failures_ab_length/cache-on-3.txt"}  # fmt: skip
 # inputs that are no outputs of a load generator: tests/unit/host_metrics, tests/unit/stats and tests/unit/imported
-ELSEWHERE = {"sadf_decimal_comma", "sadf_horizontal", "sadf_json_decimal_commas"}
+ELSEWHERE = {"compare_average_rows", "compare_direction_jmeter_columns", "compare_semicolon_decimal_comma",
+             "compare_thousands_dot", "import_two_generators", "sadf_decimal_comma", "sadf_horizontal",
+             "sadf_json_decimal_commas"}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", READ, ids=[case.path for case in READ])
