@@ -30,6 +30,11 @@ def one_line(text: str) -> str:
     return " ".join(line for line in map(str.strip, clean(text).splitlines()) if line)
 
 
+def host_port(address: str, port: int | str) -> str:
+    """Return `address:port` as URLs and servers' configurations have it: an IPv6 address stands in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def _similarity(name: str, other: str) -> float:
     return SequenceMatcher(None, name[:MAX_NAME_LENGTH].lower(), other.lower()).ratio()
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError, PreflightError
+from loadbook.core.text import host_port
 from loadbook.execution import background_load, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import Deployment, all_deployments
@@ -273,7 +274,7 @@ def with_titles(
 def page_url(attempt: Attempt) -> str:
     """Return the URL of the page that an attempt's load requests."""
     target = attempt.deployment.target
-    return f"{target.scheme}://{target.address}:{target.port}{attempt.workload.path}"
+    return f"{target.scheme}://{host_port(target.address, target.port)}{attempt.workload.path}"
 
 
 def _request(instance: Instance, name: str) -> tuple[str, ...]:
@@ -285,8 +286,8 @@ def _request(instance: Instance, name: str) -> tuple[str, ...]:
     if check is None:
         return ()
     if check.side:
-        return (f"http://{context.address}:{context.side_port}{check.path}",)
-    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{check.path or '/'}",)
+        return (f"http://{host_port(context.address, context.side_port)}{check.path}",)
+    return (f"{instance.rendered.scheme}://{host_port(context.address, context.port)}{check.path or '/'}",)
 
 
 def changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from loadbook.core import clock
 from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
+from loadbook.core.text import host_port
 from loadbook.hosts.host import HttpResponse
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class HttpUrl(NamedTuple):
     path: str
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.address}:{self.port}{self.path}"
+        return f"{self.scheme}://{host_port(self.address, self.port)}{self.path}"
 
 
 def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
@@ -112,7 +113,7 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
     timer.start()
     try:
         stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
-        header = f"Host: {url.address}:{url.port}\r\nUser-Agent: loadbook\r\nConnection: close\r\n\r\n"
+        header = f"Host: {host_port(url.address, url.port)}\r\nUser-Agent: loadbook\r\nConnection: close\r\n\r\n"
         stream.sendall(f"GET {url.path} HTTP/1.1\r\n{header}".encode("ascii"))
         # Not HTTPConnection: it closes its socket as soon as the headers are read, and a closed channel, unlike
         # a closed socket with an open makefile(), drops the body that has not arrived yet.

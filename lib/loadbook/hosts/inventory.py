@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +18,28 @@ from loadbook.study.workload import Matching
 
 Alias = Name
 # strict patterns, since `Match exec` and ProxyCommand in ~/.ssh/config put host and user names into a command line
-HostName = Annotated[str, Matching(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", "a host name or an IP address")]
+HostName = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", "a host name or an IP address (IPv6 without brackets: 2001:db8::5)"
+    ),
+    AfterValidator(lambda value: _check_address(value)),
+]
 UserName = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}", "the name of a user")]
 Folder = Annotated[str, AfterValidator(lambda value: _check_folder(value))]
 Port = Annotated[int, Field(ge=0, lt=65536)]
 Permission = Literal["sysctl", "tc", "cgroup", "nft", "system"]
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
+
+
+def _check_address(value: str) -> str:
+    """Return the name or address; ValueError for one with a colon that is no IPv6 address, such as 192.0.2.1:80."""
+    if ":" in value:
+        try:
+            ipaddress.IPv6Address(value)
+        except ValueError:
+            raise ValueError("has a colon, but is no IPv6 address: a port does not belong here") from None
+    return value
 
 
 def _check_folder(value: str) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from loadbook.core import clock
 from loadbook.core.errors import HostError, LostError
+from loadbook.core.text import host_port
 from loadbook.hosts.host import Host, HttpResponse, Job, JobState
 from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list
@@ -73,7 +74,7 @@ def run_check(check: ServiceCheck, name: str, rendered: RenderedService, host: H
     client, port, scheme = client_host, place.port, rendered.scheme
     if check.side:
         client, port, scheme = host, place.side_port, "http"
-    target = f"{scheme}://{place.address}:{port}{path}"
+    target = f"{scheme}://{host_port(place.address, port)}{path}"
     if argv:
         command = " ".join(argv)
         target = f"`{command if len(command) <= MAX_COMMAND_CHARS else command[:MAX_COMMAND_CHARS] + ' ...'}`"
@@ -105,8 +106,8 @@ def check_port(host: Host, address: str, port: int) -> CheckResult:
     """Return a successful check if a process on `host` listens on the port at this address or at all addresses."""
     addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=CONTROL_TIMEOUT_S).stdout.decode().split()
     if any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses):
-        return CheckResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
-    return CheckResult(None, False, f"{address}:{port}", "nothing listens there")
+        return CheckResult(HttpResponse(0, {}, b""), True, host_port(address, port), "listens")
+    return CheckResult(None, False, host_port(address, port), "nothing listens there")
 
 
 def _proc_net_address(address: str) -> str:

@@ -16,6 +16,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from loadbook.core.errors import SpecProblem, StudyError
+from loadbook.core.text import host_port
 from loadbook.hosts.host import Host
 from loadbook.services.build import BUILT_FOLDER, program_folder_name
 from loadbook.services.spec import Commands, ServiceSpec, side_port
@@ -53,15 +54,28 @@ class InstanceContext:
         return side_port(self.port)
 
     def template_values(self) -> dict[str, Any]:
-        """Return the template variables: folder, address, ports and those in `extra`, with defaults."""
+        """Return the template variables: folder, address, ports and those in `extra`, with defaults.
+
+        `endpoint` and `side_endpoint` are address and port (side port) in one text, an IPv6 address in brackets; each
+        backend has an `endpoint`, too.
+        """
         location = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
-        return {**_DEFAULT_VALUES, **self.extra, **location}
+        location["endpoint"] = host_port(self.address, self.port)
+        location["side_endpoint"] = host_port(self.address, self.side_port)
+        values = {**_DEFAULT_VALUES, **self.extra, **location}
+        values["backends"] = _with_endpoints(values["backends"])
+        values["behind"] = {role: _with_endpoints(backends) for role, backends in values["behind"].items()}
+        return values
 
     def blanked(self) -> InstanceContext:
         """Return a context with the same number of backends, but placeholders for everything specific to a host."""
         behind = {role: _blank_backends(backends) for role, backends in self.extra.get("behind", {}).items()}
         blank = {**_DEFAULT_VALUES, "behind": behind, "backends": _blank_backends(self.extra.get("backends", ()))}
         return InstanceContext("/place", "address.invalid", 65535, {**self.extra, **blank})
+
+
+def _with_endpoints(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**backend, "endpoint": host_port(backend["address"], backend["port"])} for backend in backends]
 
 
 def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

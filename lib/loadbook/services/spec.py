@@ -106,8 +106,11 @@ class CounterReading(_TargetedCheck):
 
 
 RESERVED_NAMES = frozenset(
-    "address also_at backends behind binary built config_id cpus dir node port side_port tree".split()  # noqa: SIM905
-)
+    (
+        "address", "also_at", "backends", "behind", "binary", "built", "config_id", "cpus", "dir", "endpoint", "node",
+        "port", "side_endpoint", "side_port", "tree",
+    )
+)  # fmt: skip
 
 AbsolutePath = Annotated[
     str, Matching(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", "an absolute path of letters, digits and . _ + -")

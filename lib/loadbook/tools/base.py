@@ -21,6 +21,7 @@ import loadbook.tools
 from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.compressed import open_plain
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.text import host_port
 from loadbook.study.workload import Workload, matching_option
 
 # steps in which a tool tells a time, as shares of it: above the first doubtful, above the second left out
@@ -440,5 +441,4 @@ def request_headers(workload: Workload) -> dict[str, str]:
 
 def target_url(target: Target, path: str) -> str:
     """Return the URL of `path` on the target, with an IPv6 address in brackets."""
-    host = f"[{target.address}]" if ":" in target.address else target.address
-    return f"{target.scheme}://{host}:{target.port}{path}"
+    return f"{target.scheme}://{host_port(target.address, target.port)}{path}"

@@ -101,7 +101,7 @@ def without(text: str, *lines: str) -> str:
         (
             OWN_FILE.replace("{{ address }}:{{ port }}", "127.0.0.1:80"),
             "bind() to 127.0.0.1:80 failed (13",
-            ["listen {{ address }}:{{ port }};"],
+            ["listen {{ endpoint }};"],
         ),
     ],
     ids=["temp-paths", "pid", "log", "port"],

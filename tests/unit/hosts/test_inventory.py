@@ -76,6 +76,13 @@ def test_host_aliases_are_validated(tmp_path):
 def test_hosts_file_accepts_usual_addresses_users_and_folders():
     for address in ("web1", "192.0.2.1", "2001:db8::1", "::1", "fe80::1%eth0", "a-b.example.org", "_x"):
         assert HostEntry(roles=("web",), address=address, ssh=address, host_name=address).address == address
+    for address, words in (
+        ("[::1]", "(IPv6 without brackets: 2001:db8::5)"),
+        ("192.0.2.1:80", "a port does not belong"),
+    ):
+        with pytest.raises(ValidationError) as refused:
+            HostEntry(roles=("web",), host_name=address)
+        assert words in str(refused.value)
     for user in ("root", "me", "first.last", "me@example.org", "a_b-c"):
         assert HostEntry(roles=("web",), user=user).user == user
     for folder in ("/tmp/x", "/home/me/My Projects/größe-1_2+3@4", "/"):
