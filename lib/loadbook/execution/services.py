@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loadbook.core.errors import OversizeError
+from loadbook.core.text import host_port
 from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import InvalidTrialError, ServerFailedError
 from loadbook.execution.load import FIRST_STEP, remove_job, remove_job_folder
@@ -92,6 +93,7 @@ class TrialServices:
             config_sha256=instance.rendered.config_sha256,
             live=proof.live,
             live_evidence=proof.evidence,
+            listens=host_port(instance.address, instance.port),
             pids=proof.pids,
             config_files=list(files),
             effective=next(iter(dump), None),

@@ -7,6 +7,7 @@ interpolated.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ _HUGE = 1e15
 _NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
 _MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
 _SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
+_QUEUE = re.compile(r"((?:[0-9a-f]{8}){1,4}):(\d{1,5})=(\d{1,10})", re.ASCII)
 _LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
 
 
@@ -31,6 +33,27 @@ class ProcessCounters(NamedTuple):
 
 
 @dataclass
+class QuotaCounters:
+    """Counters of one CPU quota above a process: its periods, those in which it stopped processes, seconds stopped.
+
+    `cpus` is the quota in CPUs. The counters are None until they are read.
+    """
+
+    label: str
+    cpus: float
+    periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_s: float | None = None
+
+    @property
+    def counters(self) -> tuple[float, float, float] | None:
+        """All three counters; None unless all were read."""
+        if self.periods is None or self.throttled_periods is None or self.throttled_s is None:
+            return None
+        return self.periods, self.throttled_periods, self.throttled_s
+
+
+@dataclass
 class CounterSample:
     """One complete sample at `t` (epoch seconds, host clock).
 
@@ -38,9 +61,14 @@ class CounterSample:
     ----------
     cpus : "all", cpu0, ... -> time in each of `base.CPU_MODES` since boot, in any one unit.
     memory : name in /proc/meminfo -> bytes; only MemTotal and MemAvailable are used, and may be missing.
+    accept_queues : "address:port" -> connections that wait for a process to accept them, of listening sockets where any
+        do; None if not read.
+    unaccepted : "address:port" -> those of them that have waited for at least half a second, if that was looked at.
     net : interface -> (received, sent) bytes since boot.
     gauges : metric of the whole host that needs no conversion to a rate, such as load1 -> value.
     processes : "<label>:<pid>" -> counters.
+    quotas : counters of every CPU quota above watched processes, in a fixed order.
+    unknown_quotas : labels of watched processes whose quotas cannot be read.
     """
 
     t: float
@@ -48,7 +76,11 @@ class CounterSample:
     memory: dict[str, float] = field(default_factory=dict)
     net: dict[str, tuple[float, float]] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
+    accept_queues: dict[str, int] | None = None
+    unaccepted: dict[str, int] = field(default_factory=dict)
     processes: dict[str, ProcessCounters] = field(default_factory=dict)
+    quotas: list[QuotaCounters] = field(default_factory=list)
+    unknown_quotas: set[str] = field(default_factory=set)
 
 
 class SamplingScale(NamedTuple):
@@ -88,6 +120,13 @@ def _gauge_rows(now: CounterSample, scale: SamplingScale) -> Iterator[TraceRow]:
         yield trace_row(now.t, "memory_total", "all", total)
     for item, process in now.processes.items():
         yield trace_row(now.t, "process_rss", item, process.pages * scale.page_bytes)
+    if now.accept_queues is not None:
+        for item, waiting in {"all": sum(now.accept_queues.values()), **now.accept_queues}.items():
+            yield trace_row(now.t, "accept_queue", item, waiting)
+    for item, waiting in now.unaccepted.items():
+        yield trace_row(now.t, "unaccepted", item, waiting)
+    for label in dict.fromkeys(quota.label for quota in now.quotas):
+        yield trace_row(now.t, "cpu_quota", label, min(q.cpus for q in now.quotas if q.label == label))
 
 
 def _rate_rows(
@@ -116,7 +155,22 @@ def _rate_rows(
             problems.append(Problem("counter_went_back", f"CPU time of {item}", now.t))
         else:
             rows.append(trace_row(now.t, "process_cpu", item, (process.ticks - last.ticks) / scale.hz / passed))
-    return rows
+    return [*rows, *_throttling_rows(before, now, passed)]
+
+
+def _throttling_rows(before: CounterSample, now: CounterSample, passed: float) -> Iterator[TraceRow]:
+    """Yield, for each label, the largest throttling of the quotas above it: share of the periods, and of the time."""
+    shares: dict[str, list[tuple[float, float]]] = {}
+    for last, quota in zip(before.quotas, now.quotas, strict=False):
+        first, after = last.counters, quota.counters
+        if first is None or after is None or (last.label, last.cpus) != (quota.label, quota.cpus):
+            continue
+        periods, throttled, seconds = (late - early for early, late in zip(first, after, strict=True))
+        if periods >= throttled >= 0 and seconds >= 0:
+            shares.setdefault(quota.label, []).append((throttled / periods if periods else 0.0, seconds / passed))
+    for label, values in shares.items():
+        yield trace_row(now.t, "throttled_periods", label, max(share for share, _ in values))
+        yield trace_row(now.t, "throttled_time", label, max(share for _, share in values))
 
 
 def _cpu_rows(
@@ -150,14 +204,19 @@ def parse_sampler(data: bytes) -> Traces:
 
     Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU, or with item "all" of all CPUs),
     memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
-    process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
+    process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B), accept_queue (1; item "address:port", only
+    where connections wait, and "all"), unaccepted (1; of them, those that wait for half a second or longer, about
+    twice a second), cpu_quota (CPUs), throttled_periods and throttled_time (shares; item "<label>").
     """
     lines = data.decode("utf-8", "replace").split("\n")
     header = _read_header(lines[0])
     if header is None:
         return unreadable_traces("no_sampler_output", f"starts with {lines[0][:60]!r}")
     problems: list[Problem] = []
-    return counters_to_traces(list(_read_samples(lines[1:], header, problems)), header, problems)
+    samples = list(_read_samples(lines[1:], header, problems))
+    for label in sorted({label for sample in samples for label in sample.unknown_quotas}):
+        problems.append(Problem("quota_unknown", f"the control group of {label} cannot be read on this host"))
+    return counters_to_traces(samples, header, problems)
 
 
 def _read_header(line: str) -> SamplingScale | None:
@@ -227,6 +286,46 @@ def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> N
         rest = line.rpartition(") ")[2].split()
         ticks = _count(rest[11]) + _count(rest[12])
         sample.processes[f"{labels[word]}:{word}"] = ProcessCounters(ticks, _count(rest[21]), _count(rest[19]))
+    elif word == "accept_queues":
+        sample.accept_queues = _accept_queues(line.split()[1:])
+    elif word == "unaccepted":
+        sample.unaccepted = _accept_queues(line.split()[1:])
+    elif word == "quotas":
+        for label, _, milli in (item.rpartition(":") for item in line.split()[1:]):
+            if milli == "?":
+                sample.unknown_quotas.add(label)
+            else:
+                sample.quotas.append(QuotaCounters(label, _count(milli) / 1000))
+    elif word in _QUOTA_COUNTERS and sample.quotas:
+        _read_quota_counter(word, _count(line.split()[1]), sample.quotas)
+
+
+_QUOTA_COUNTERS = {"nr_periods", "nr_throttled", "throttled_time", "throttled_usec"}
+
+
+def _read_quota_counter(name: str, count: int, quotas: Sequence[QuotaCounters]) -> None:
+    """Read a line of a cpu.stat, of version 1 (throttled_time in ns) or 2; each file begins with its periods."""
+    begun = [quota for quota in quotas if quota.periods is not None]
+    if name == "nr_periods":
+        quotas[len(begun)].periods = count
+        return
+    quota = begun[-1]
+    if name == "nr_throttled":
+        quota.throttled_periods = count
+    else:
+        quota.throttled_s = count / (1e9 if name == "throttled_time" else 1e6)
+
+
+def _accept_queues(items: Sequence[str]) -> dict[str, int]:
+    """Return "address:port" -> waiting connections; several sockets of one port (SO_REUSEPORT) are added up."""
+    queues: dict[str, int] = {}
+    for item in items:
+        if not (match := _QUEUE.fullmatch(item)):
+            raise ValueError(item)
+        address = ipaddress.ip_address(bytes.fromhex(match[1]))
+        place = f"{address}:{match[2]}" if address.version == 4 else f"[{address}]:{match[2]}"
+        queues[place] = queues.get(place, 0) + int(match[3])
+    return queues
 
 
 def _read_finer(line: str, sample: CounterSample, hz: float) -> None:

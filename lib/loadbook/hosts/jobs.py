@@ -74,6 +74,12 @@ def launch_text(job: Job) -> str:
     return f"setsid {command} </dev/null >/dev/null 2>{shlex.quote(folder)}/log & echo $!"
 
 
+def sampler_files() -> dict[str, bytes]:
+    """Return name -> content of the files (`Job.files`) that the sampler's job needs."""
+    quotas = files("loadbook.hosts").joinpath("cgroups.sh").read_bytes()
+    return perl_program_files(SAMPLER_PROGRAM) | {"cgroups.sh": quotas}
+
+
 def perl_program_files(program: str) -> dict[str, bytes]:
     """Return name -> content of the files (`Job.files`) that a job needs to run `program`, such as sampler.pl."""
     return {name: files("loadbook.hosts").joinpath(name).read_bytes() for name in (program, "cpu_time.pl")}

@@ -20,7 +20,7 @@ from loadbook.host_metrics.polled import format_poll, header_line, usable_plugin
 from loadbook.hosts import http
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.jobs import SAMPLER_PROGRAM, perl_program_files
+from loadbook.hosts.jobs import sampler_files
 from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
@@ -44,9 +44,9 @@ SYSCTLS = (
     "net/netfilter/nf_conntrack_max", "vm/swappiness", "fs/file-max", "fs/nr_open", "kernel/pid_max",
 )  # fmt: skip
 _FACT_NAMES = (
-    "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_governor",
-    "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total", "memory_available",
-    "swap_total", "boot_id", "machine", "load", "nofile_soft", "nofile_hard",
+    "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_quota",
+    "cpu_governor", "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total",
+    "memory_available", "swap_total", "boot_id", "machine", "load", "proc_stat", "nofile_soft", "nofile_hard",
 )  # fmt: skip
 
 
@@ -55,7 +55,11 @@ def gather_facts(host: Host) -> dict[str, Fact]:
 
     In compared trials, facts of kind "identity" must be equal and "tolerance" nearly equal; "info" may differ.
     """
-    text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
+    scripts = files("loadbook.hosts")
+    quotas, facts = (scripts.joinpath(name).read_text(encoding="utf-8") for name in ("cgroups.sh", "facts.sh"))
+    # replays of earlier runs find the script by its first line
+    first, _, rest = facts.partition("\n")
+    text = f"{first}\ncgroup_quotas() (\n{quotas})\n{rest}"
     return parse_facts(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
 
 
@@ -77,6 +81,8 @@ def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
     elif name in ("memory_total", "memory_available", "swap_total"):
         kilobytes = re.fullmatch(r"(\d+) kB", str(value))
         name, value = f"{name}_b", int(kilobytes[1]) * 1024 if kilobytes else None
+    elif name == "cpu_quota" and (milli := re.fullmatch(r"\d{1,12}", str(value))):
+        value = int(milli[0]) / 1000
     elif name == "load":
         name, value = "load_1min", value and str(value).split()[0]
     elif name == "machine":
@@ -104,7 +110,7 @@ def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iter
     count = math.ceil(limit_s / interval_s) + 1
     process_args = [f"{check_name('process', label)}={path}" for label, path in processes]
     step = ("/bin/sh", "-c", text, "sampler", f"{interval_s:g}", str(count), *process_args)
-    return Job(name, (step,), lease_s=limit_s * 1.5 + 5, files=perl_program_files(SAMPLER_PROGRAM))
+    return Job(name, (step,), lease_s=limit_s * 1.5 + 5, files=sampler_files())
 
 
 MONITOR_TIMEOUT_S = 10.0

@@ -1,7 +1,7 @@
 # sampler.pl INTERVAL_S COUNT [LABEL=PIDFILE ...]
 #
 # Prints what sampler.sh prints, with a tenth of its CPU time: one process reads files that stay open, and starts no other.
-# Needs perl-base and cpu_time.pl, beside it, only. Samples begin INTERVAL_S apart; those that are missed are left out.
+# Needs perl-base, cpu_time.pl and cgroups.sh, beside it, only. Samples begin INTERVAL_S apart; those that are missed are left out.
 
 use strict;
 use warnings;
@@ -26,11 +26,89 @@ sub watched {    # label and process id of each watched process and all below it
     return @found;
 }
 
+my %quotas;     # text of /proc/PID/cgroup -> [folder, quota] of each group around the process; undef if not known
+
+sub quotas_of {    # of the first process of each label: "LABEL:MILLI" of each quota, and the files that count its throttling
+    my ( %seen, @names, @files );
+    for ( grep { !$seen{ $_->[0] }++ } @_ ) {
+        my ( $label, $pid ) = @$_;
+        my $groups = read_again("/proc/$pid/cgroup");
+        next if !$groups && !-d "/proc/$pid";
+        if ( !exists $quotas{$groups} ) {    # one process for the whole run, as a rule: all jobs are in the login's group
+            my @lines = `/bin/sh cgroups.sh $pid 2>/dev/null`;
+            next if $? && !-d "/proc/$pid";
+            $quotas{$groups} = $? ? undef : [ map { [/^(.*) (\d+)$/] } @lines ];
+        }
+        push @names, "$label:?" if !$quotas{$groups};
+        push @names, map { "$label:$_->[1]" } @{ $quotas{$groups} || [] };
+        push @files, map { "$_->[0]/cpu.stat" } @{ $quotas{$groups} || [] };
+    }
+    return ( join( ' ', 'quotas', @names ) . "\n", @files );
+}
+
+# Connections of TCP, as the kernel lists them: sock_diag(7), struct inet_diag_req_v2 and inet_diag_msg. It finds listening
+# sockets among all others for a fiftieth of what /proc/net/tcp costs.
+my ( $af_netlink, $sock_diag, $by_family, $dump, $established, $listening ) = ( 16, 4, 20, 0x301, 1 << 1, 1 << 10 );
+my $can_list = socket my $kernel, $af_netlink, 2, $sock_diag;
+
+sub connections {    # of these states: [local address and port, peer, length of the accept queue, inode]; undef if not known
+    my ($states) = @_;
+    my @found;
+    for my $family ( 2, 10 ) {
+        my $request = pack 'CCCx L x48', $family, 6, 0, $states;
+        send $kernel, pack( 'L S S L L', 16 + length $request, $by_family, $dump, 1, 0 ) . $request, 0 or return undef;
+        my $is_done = 0;
+        while ( !$is_done ) {
+            defined recv $kernel, my $answer, 65536, 0 or return undef;
+            return undef if length $answer < 16;
+            while ( length $answer >= 16 ) {
+                my ( $size, $type ) = unpack 'L S', $answer;
+                return undef if $type == 2 || $size < 16;                        # NLMSG_ERROR
+                if ( $type == 3 ) { $is_done = 1; last }                         # NLMSG_DONE
+                my ( $port, $peer_port, $own, $peer, $waiting, $inode ) = unpack 'x4 n n a16 a16 x16 L x8 L', substr $answer, 16;
+                my $address = unpack 'H*', $family == 2 ? substr $own, 0, 4 : $own;
+                push @found, [ "$address:$port", "$peer$peer_port", $waiting, $inode ];
+                $answer = substr $answer, ( $size + 3 ) & ~3;
+            }
+        }
+    }
+    return \@found;
+}
+
+my $look_again_s = 0.5;     # listing all connections costs milliseconds
+my ( $looked, %since );   # when they were last listed; socket and peer -> since when the connection is known to wait
+
+sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that is not empty
+    my $queues = connections($listening);
+    $can_list = defined $queues or return '';
+    my @waiting = grep { $_->[2] } @$queues;
+    my $line = join( ' ', 'accept_queues', map { "$_->[0]=$_->[2]" } @waiting ) . "\n";
+    if ( !@waiting ) { %since = () }
+    return $line if !@waiting || defined $looked && now() < $looked + $look_again_s;
+    return $line . unaccepted( map { $_->[0] =~ /(:\d+)$/ } @waiting );
+}
+
+sub unaccepted {    # "ADDRESS:PORT=CONNECTIONS" of those that waited at the last look, too
+    my %port = map { $_ => 1 } @_;
+    my ( %still, %count );
+    my $last = $looked // 0;
+    $looked = now();
+    # no process has accepted it yet: it has no inode
+    for my $found ( grep { !$_->[3] && $_->[0] =~ /(:\d+)$/ && $port{$1} } @{ connections($established) || [] } ) {
+        my $key = "$found->[0] $found->[1]";
+        $still{$key} = $since{$key} // $looked;
+        $count{ $found->[0] } += $still{$key} <= $last;
+    }
+    %since = %still;
+    return join( ' ', 'unaccepted', map { "$_=$count{$_}" } sort keys %count ) . "\n";
+}
+
 printf "loadbook-sampler 1 %.6f %s %d %d %s\n", clock(0), ( split ' ', read_again('/proc/uptime') )[0],
   POSIX::sysconf( POSIX::_SC_CLK_TCK() ), POSIX::sysconf( POSIX::_SC_PAGESIZE() ), $interval_s;
 my $next = now();
 for my $n ( 0 .. $count - 1 ) {
     my @watched = watched();
+    my ( $quotas, @throttling ) = quotas_of(@watched);
     my $sample = join( ' ', "@ $n", map { "$_->[0]:$_->[1]" } @watched ) . "\n";
     for my $file ( @files, map { ( "/proc/$_->[1]/stat", "/proc/$_->[1]/schedstat" ) } @watched ) {
         my $text = read_again($file);
@@ -38,6 +116,7 @@ for my $n ( 0 .. $count - 1 ) {
         $text =~ s/^(?:intr |[A-LN-Z].* kB$).*\n//mg;
         $sample .= $text;
     }
+    $sample .= join '', $can_list ? accept_queues() : '', $quotas, map { read_again($_) } @throttling;
     print "$sample.\n";
     $next += $interval_s;
     $next = now() if $next < now() - $interval_s;

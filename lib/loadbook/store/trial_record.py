@@ -122,6 +122,7 @@ class ServiceRecord(_Record):
     config_sha256: str
     live: bool | None = Field(None, description="did the live process answer with this configuration's id?")
     live_evidence: str | None = None
+    listens: str | None = Field(None, description="address and port that the load, or its balancer, sends requests to")
     pids: list[int] = Field(default_factory=list)
     config_files: list[RelativeFile] = Field(
         default_factory=list, description="rendered files kept in the trial folder"

@@ -103,6 +103,7 @@ class ValidityLimits(StrictModel):
     steal : share of CPU time stolen by the hypervisor that is allowed.
     foreign_cpu : CPU time (in CPUs) used by processes other than driver and service that is allowed.
     aa_p : p-value of the A/A arm below which it differs.
+    throttled : share of the measurement for which a CPU quota may stop the load generator or a service.
     trace_coverage : share of the measurement that samples must cover.
     little_tolerance : allowed relative difference between rate x mean latency and the number of connections.
     min_tail_requests : number of requests slower than a percentile that is needed to compare it.
@@ -132,6 +133,7 @@ class ValidityLimits(StrictModel):
     steal: Annotated[float, Field(ge=0, le=1)] = 0.02
     foreign_cpu: Annotated[float, Field(ge=0)] = 0.10
     aa_p: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    throttled: Annotated[float, Field(ge=0, le=1)] = 0.01
     trace_coverage: Annotated[float, Field(gt=0, le=1)] = 0.95
     little_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.3
     min_tail_requests: Annotated[float, Field(ge=0)] = 20.0

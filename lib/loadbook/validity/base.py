@@ -86,6 +86,10 @@ class Evidence:
         whole = {item: [v for t, v in points if t >= interval] for item, points in series.items()}
         return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
 
+    def trace_points(self, host: str, metric: str) -> dict[str, dict[float, float]]:
+        """Return a host's trace within the measurement window: item (CPU, process, ...) -> time (s) -> value."""
+        return {item: dict(points) for item, points in self._series.get((host, metric), {}).items()}
+
     def trace_sums(self, host: str, metrics: Sequence[str], prefix: str = "") -> list[dict[float, float]]:
         """Return a list of one mapping: time (s) -> sum of these traces of a host; an empty list without traces.
 

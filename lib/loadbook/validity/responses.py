@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.store.trial_record import TrialRecord
@@ -136,25 +137,39 @@ def little_law(evidence: Evidence) -> Iterator[RuleHit]:
     if not workload.get("connections"):
         yield evidence.unchecked("little_law", "it is not known how many connections were asked for")
         return
+    busy = busy_connections(evidence)
+    if isinstance(busy, str):
+        yield evidence.unchecked("little_law", busy)
+    elif abs(busy.share - 1) > evidence.thresholds.little_tolerance:
+        yield evidence.hit("little_law", "doubt", busy.text)
+
+
+class BusyConnections(NamedTuple):
+    """Connections that had a request under way on average, as a `share` of those asked for, and a sentence on it."""
+
+    share: float
+    text: str
+
+
+def busy_connections(evidence: Evidence) -> BusyConnections | str:
+    """Return the connections at work in a closed load, by rate x mean latency; a text if they cannot be computed."""
+    workload, tool = evidence.record.workload, evidence.record.tool
     rate, mean = evidence.total("requests_per_s", "value"), _mean_latency(evidence)
     connections = float(workload["connections"])
     requests, duration = evidence.total("requests", "count") or 0.0, evidence.total("duration") or 0.0
     if rate is None or mean is None:
-        yield evidence.unchecked("little_law", "no mean latency beside the rate")
-    elif _concurrent_streams(evidence) > 1:
-        yield evidence.unchecked("little_law", "several requests at once on each connection, queued within the tool")
-    elif mean < MIN_MEAN_LATENCY_S[tool]:
-        yield evidence.unchecked("little_law", f"{tool} rounds to milliseconds, too coarse for a mean this short")
-    elif requests < MIN_REQUESTS_PER_CONNECTION * connections or duration < MIN_DURATION_S:
-        yield evidence.unchecked("little_law", "too few requests on each connection")
-    else:
-        cycle_s = mean + float(workload.get("think_time_s") or 0.0)
-        busy = rate * cycle_s
-        if abs(busy / connections - 1) > evidence.thresholds.little_tolerance:
-            share = format_percent(busy / connections, 0, signed=False)
-            observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections"
-            observation += f" at work, {share} of the {connections:,.0f} asked for"
-            yield evidence.hit("little_law", "doubt", observation)
+        return "no mean latency beside the rate"
+    if _concurrent_streams(evidence) > 1:
+        return "several requests at once on each connection, queued within the tool"
+    if mean < MIN_MEAN_LATENCY_S.get(tool, 0.0):
+        return f"{tool} rounds to milliseconds, too coarse for a mean this short"
+    if requests < MIN_REQUESTS_PER_CONNECTION * connections or duration < MIN_DURATION_S:
+        return "too few requests on each connection"
+    cycle_s = mean + float(workload.get("think_time_s") or 0.0)
+    busy = rate * cycle_s
+    share = format_percent(busy / connections, 0, signed=False)
+    text = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections"
+    return BusyConnections(busy / connections, f"{text} at work, {share} of the {connections:,.0f} asked for")
 
 
 def _mean_latency(evidence: Evidence) -> float | None:

@@ -17,7 +17,7 @@ from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
-from loadbook.validity import load, machine, responses
+from loadbook.validity import host_limits, load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, not_checked, rule_hit
 from loadbook.validity.treatments import (
     Changes,
@@ -80,6 +80,8 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     load.offered_shortfall,
     responses.little_law,
     responses.too_short,
+    host_limits.unserved_connections,
+    host_limits.cpu_throttled,
     machine.not_at_rest,
     machine.stolen_cpu,
     machine.foreign_cpu,
@@ -155,6 +157,7 @@ def check_run(
         *bytes_differ(study, measured, measurements),
         *treatment_not_exercised(study, measured, measurements, changes or {}, ineffective or {}),
         *machine.facts_differ(study, measured, facts or {}),
+        *host_limits.hidden_cpu_time(measured, facts or {}),
         *machine.service_warnings(measured),
         *machine.more_workers_than_cpus(study, measured),
         *(hit for hit in machine.state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from loadbook.host_metrics.sampler import parse_sampler
 from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
 from sampler_results import check
+
+QUEUES = ("accept_queue", "unaccepted")
 
 
 def folder_of_job(folder: Path, job: Job) -> Path:
@@ -27,7 +31,7 @@ def folder_of_job(folder: Path, job: Job) -> Path:
 def programs_without_perl(folder: Path) -> str:
     """Return a folder for PATH in which the programs of the shell's sampler are, and no others."""
     folder.mkdir()
-    for program in ("sed", "sleep", "date", "getconf"):
+    for program in ("sed", "sleep", "date", "getconf", "cat"):
         (folder / program).symlink_to(shutil.which(program) or "")
     return str(folder)
 
@@ -55,7 +59,9 @@ def test_sampler_prints_the_same_lines_with_and_without_perl(tmp_path):
         (folder / "pid").write_text(f"{watched.pid}\n")
         for path in (os.environ["PATH"], programs_without_perl(tmp_path / "bin")):
             done = subprocess.run(job.steps[0], cwd=folder, env={"PATH": path}, capture_output=True, check=True)
-            lines.append([re.sub(r"[\d.]+", "0", line).split() for line in done.stdout.decode().splitlines()])
+            # accept queues are read with perl only
+            text = re.sub(r"^(?:accept_queues|unaccepted).*\n", "", done.stdout.decode(), flags=re.MULTILINE)
+            lines.append([re.sub(r"[\d.]+", "0", line).split() for line in text.splitlines()])
         watched.kill()
     assert ["@", "0", "me:0"] in lines[0]
     assert ["0", "(sleep)"] in [words[:2] for words in lines[0]]
@@ -82,3 +88,20 @@ def test_sampler_with_perl_follows_a_process_that_takes_another_ones_place(tmp_p
         f"me:{first.pid}",
         f"me:{second.pid}",
     }
+
+
+def test_connections_that_nobody_accepts_are_counted(tmp_path):
+    job = sampler_job("m", interval_s=0.1, limit_s=1.6)
+    folder = folder_of_job(tmp_path, job)
+    with socket.create_server(("127.0.0.1", 0), backlog=20) as server, ExitStack() as clients:
+        address = server.getsockname()
+        for _ in range(7):
+            clients.enter_context(socket.create_connection(address))
+        clients.enter_context(server.accept()[0])
+        done = subprocess.run(job.steps[0], cwd=folder, capture_output=True, check=True)
+    traces = parse_sampler(done.stdout)
+    check(traces)
+    item = f"127.0.0.1:{address[1]}"
+    rows = {m: [r["value"] for r in traces.rows if (r["metric"], r["item"]) == (m, item)] for m in QUEUES}
+    assert set(rows["accept_queue"]) == {6}
+    assert rows["unaccepted"][:2] == [0, 6]

@@ -20,6 +20,7 @@ LAZY = MEASURED_SERVICE | {"idle_cpu_share": 0.02}
 OPEN = {"model": "open", "rate_per_s": 25_000}
 STEP = {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": 1.5, "rtt_after_s": 0.001}
 BUSY = {("driver-1", "cpu_busy", "cpu1"): 0.97, ("driver-1", "process_cpu", "wrk:100"): 0.95}
+THROTTLED = {("web-1", "throttled_time", "nginx"): 0.1, ("web-1", "throttled_periods", "nginx"): 0.4}
 
 
 def run(gates: dict[str, float], *made: Any, facts: dict | None = None) -> list[RuleHit]:
@@ -60,6 +61,7 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "steal": ("stolen_cpu", 0.1, lambda g: check(traced={("web-1", "cpu_steal", "cpu0"): 0.05}, gates=g)),
     "foreign_cpu": ("foreign_cpu", 0.5, lambda g: check(traced={("web-1", "process_cpu", "nginx:201"): 0.7}, gates=g)),
     "aa_p": ("aa_differs", 1e-9, lambda g: run(g, *make(aa=0.05))),
+    "throttled": ("cpu_throttled", 0.5, lambda g: check(traced=THROTTLED, gates=g)),
     "trace_coverage": (
         "monitor_gaps", 0.1, lambda g: check(times=[k * 0.25 for k in range(-4, 20) if not 4 < k < 12], gates=g)
     ),

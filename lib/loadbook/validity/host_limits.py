@@ -1,0 +1,119 @@
+"""Rules on limits of hosts and services that nobody reports: CPU quotas, connections that are never answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median_low
+from typing import Any
+
+from loadbook.core.units import format_percent, pluralize
+from loadbook.modes.base import PLAIN, mode_of_record
+from loadbook.store.run_record import BEFORE_SUFFIX
+from loadbook.store.trial_record import ServiceRecord, TrialRecord
+from loadbook.validity.base import Evidence, RuleHit, not_checked
+from loadbook.validity.load import driver_hosts, monitor_of
+from loadbook.validity.responses import busy_connections
+
+# tools that print the mean of all requests, and count no request that is never answered
+COMPLETE_LATENCIES = ("wrk",)
+# of the connections asked for; the rest of a request's cycle is the load generator's own work
+MIN_BUSY_SHARE = 0.6
+# CPUs in use; with more, that work takes a good part of the cycle
+MAX_DRIVER_CPU = 0.8
+# an address that stands for all addresses of a host
+ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
+
+
+def cpu_throttled(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge the time for which a CPU quota stopped the load generator or a service.
+
+    A quota that the study itself gives to a service is not judged: it is what the study asks for.
+    """
+    for monitor in evidence.record.monitors:
+        stopped = evidence.trace_means(monitor.host, "throttled_time")
+        if not stopped or max(stopped.values()) <= evidence.thresholds.throttled:
+            continue
+        label = max(stopped, key=lambda name: stopped[name])
+        quota = evidence.trace_means(monitor.host, "cpu_quota").get(label)
+        periods = evidence.trace_means(monitor.host, "throttled_periods").get(label, 0.0)
+        is_driver = label == evidence.record.tool
+        observation = f"a CPU quota of {monitor.host}" + (f" ({quota:g} CPUs)" if quota is not None else "")
+        observation += f" stopped {'the load generator' if is_driver else label} in "
+        observation += f"{format_percent(periods, 0, signed=False)} of its periods"
+        yield evidence.hit("cpu_throttled", "doubt", observation, monitor.host)
+
+
+def hidden_cpu_time(records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
+    """Say that `stolen_cpu` and `foreign_cpu` find nothing on a host whose /proc/stat is that of lxcfs.
+
+    lxcfs, in containers of Incus and Proxmox, shows a container's own CPU time only, without steal and other tenants
+    (lxcfs 5.0). `facts` as in `facts_differ`.
+    """
+    for host in dict.fromkeys(monitor.host for record in records for monitor in record.monitors):
+        if facts.get(host + BEFORE_SUFFIX, {}).get("proc_stat", {}).get("value") == "lxcfs":
+            reason = f"/proc/stat of {host} comes from lxcfs, which hides other tenants and stolen time"
+            yield not_checked("stolen_cpu", reason, host=host)
+            yield not_checked("foreign_cpu", reason, host=host)
+
+
+def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find connections of a closed load that nobody served: no load generator says so, as long as none times out.
+
+    Either they wait in the accept queue of a service, or rate x mean latency are far below the connections that were
+    asked for (Little's law), although the driver had time to spare. Of wrk only: `little_law` judges other tools.
+    """
+    workload = evidence.record.workload
+    connections = float(workload.get("connections") or 0)
+    if workload.get("model", "closed") != "closed" or not connections:
+        return
+    busy = busy_connections(evidence)
+    at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
+    for service in evidence.record.services:
+        if service.listens is None:
+            continue  # recorded before this was looked at
+        waiting = _never_accepted(evidence, service)
+        if waiting is None:
+            yield evidence.unchecked("unserved_connections", "the accept queue was not read", service.host)
+        elif waiting >= 1 and (at_work is None or at_work.share + waiting / connections / 2 < 1):
+            number = pluralize(round(waiting), "connection")
+            observation = f"{number} of {connections:,.0f} waited in the accept queue of {service.service}"
+            observation += ", and no process accepted them" + (f"; {at_work.text}" if at_work else "")
+            yield evidence.hit("unserved_connections", "doubt", observation, service.host)
+            return
+    complete = evidence.record.tool in COMPLETE_LATENCIES and "latency_censored" not in evidence.parser_doubts
+    is_idle = complete and workload.get("keepalive", True) and at_work and at_work.share < MIN_BUSY_SHARE
+    if at_work and is_idle and _driver_has_time(evidence):
+        yield evidence.hit("unserved_connections", "doubt", at_work.text)
+
+
+def _never_accepted(evidence: Evidence, service: ServiceRecord) -> float | None:
+    """Return how many connections to a service no process accepted, at half of the looks; None if nobody looked.
+
+    The sampler looks about twice a second while connections wait, and counts those that waited at its last look, too.
+    """
+    window, host = evidence.window_s, service.host
+    waiting = evidence.trace_points(host, "unaccepted")
+    if window is None or not evidence.trace_points(host, "accept_queue"):
+        return None
+    address, _, port = str(service.listens).rpartition(":")
+    looks: dict[float, float] = {}
+    for item, points in waiting.items():
+        own_address, _, own_port = item.rpartition(":")
+        if own_port == port and own_address in (address, *ANY_ADDRESS):
+            for t, number in points.items():
+                looks[t] = looks.get(t, 0.0) + number
+    # the look before the first one was made before the load began, when none of its connections waited
+    numbers = [looks[t] for t in sorted(looks)][1:]
+    return median_low(numbers) if numbers else 0.0
+
+
+def _driver_has_time(evidence: Evidence) -> bool:
+    """Return whether it is known that neither a CPU of a driver nor a thread of its load generator was busy."""
+    threads = int(evidence.record.workload.get("threads") or 1)
+    for host in driver_hosts(evidence):
+        monitor = monitor_of(evidence, host)
+        busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
+        used = sum(mean for item, mean in evidence.trace_means(host, "process_cpu").items() if not item.find("wrk:"))
+        if not busy or max(busy.values()) > MAX_DRIVER_CPU or used / threads > MAX_DRIVER_CPU:
+            return False
+    return True

@@ -1,0 +1,90 @@
+"""Accept queues and CPU quotas in the sampler's output, on captures of hosts that had them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadbook.host_metrics.sampler import parse_sampler
+from sampler_results import check
+
+# wrk in a control group of version 1 with 20 ms of CPU in 100 ms
+QUOTA = Path("tests/fixtures/hosts/sampler-quota.txt").read_bytes()
+# haproxy with maxconn 10 under 50 connections, 4 of 5 samples without a look at single connections
+QUEUE = Path("tests/fixtures/hosts/sampler-queue.txt").read_bytes()
+BALANCER = "127.228.40.3:18080"
+
+
+def values(traces, metric: str, item: str) -> list[float]:
+    return [row["value"] for row in traces.rows if (row["metric"], row["item"]) == (metric, item)]
+
+
+def test_quota_and_its_throttling_are_read():
+    traces = parse_sampler(QUOTA)
+    check(traces)
+    assert values(traces, "cpu_quota", "wrk") == [0.2] * 6
+    # periods 387 -> 389 -> 392, all of them throttled
+    assert values(traces, "throttled_periods", "wrk") == [1.0] * 5
+    passed_s = traces.times[1] - traces.times[0]
+    assert values(traces, "throttled_time", "wrk")[0] == pytest.approx((17.664048699 - 17.579448106) / passed_s)
+
+
+def test_throttled_time_of_version_2_is_in_microseconds():
+    version_2 = QUOTA.replace(b"throttled_time 17579448106", b"throttled_usec 17579448").replace(
+        b"throttled_time 17664048699", b"throttled_usec 17664048"
+    )
+    first, second = (values(parse_sampler(data), "throttled_time", "wrk")[0] for data in (QUOTA, version_2))
+    assert second == pytest.approx(first, rel=1e-3)
+
+
+def test_of_several_quotas_the_smallest_is_named_and_the_one_that_stops_most_is_counted():
+    outer = b"nr_periods 100\nnr_throttled 0\nthrottled_time 0\n"
+    nested = QUOTA.replace(b"quotas wrk:200\n", b"quotas wrk:500 wrk:200\n" + outer)
+    traces = parse_sampler(nested)
+    check(traces)
+    assert values(traces, "cpu_quota", "wrk") == [0.2] * 6
+    assert values(traces, "throttled_periods", "wrk") == [1.0] * 5
+
+
+def test_unreadable_control_group_is_a_problem_that_is_said_once():
+    traces = parse_sampler(QUOTA.replace(b"quotas wrk:200\n", b"quotas wrk:?\n"))
+    check(traces)
+    assert [(p.name, p.message) for p in traces.problems] == [
+        ("quota_unknown", "the control group of wrk cannot be read on this host")
+    ]
+    assert not values(traces, "throttled_time", "wrk")
+
+
+def test_connections_in_accept_queues_are_read_with_those_that_stay_there():
+    traces = parse_sampler(QUEUE)
+    check(traces)
+    assert values(traces, "accept_queue", BALANCER) == [11.0] * 8
+    assert values(traces, "accept_queue", "all") == [11, 11, 21, 11, 11, 11, 13, 11]
+    assert values(traces, "unaccepted", BALANCER) == [0, 11, 11]
+    assert values(traces, "unaccepted", "127.228.40.2:18080") == [0]
+
+
+def test_sockets_that_share_a_port_are_added_up_and_ipv6_addresses_have_brackets():
+    line = b"accept_queues 7fe42803:18080=11\n"
+    shared = QUEUE.replace(line, b"accept_queues 7fe42803:18080=11 7fe42803:18080=4 " + b"0" * 31 + b"1:80=2\n", 1)
+    traces = parse_sampler(shared)
+    check(traces)
+    assert values(traces, "accept_queue", BALANCER)[0] == 15
+    assert values(traces, "accept_queue", "[::1]:80") == [2]
+
+
+@pytest.mark.parametrize("item", [b"nonsense", b"7fe4280:80=1", b"7fe42803:80=x"])
+def test_damaged_queue_spoils_its_sample_only(item):
+    traces = parse_sampler(QUEUE.replace(b"accept_queues 7fe42803:18080=11", b"accept_queues " + item, 1))
+    check(traces)
+    assert [p.name for p in traces.problems] == ["unreadable_sample"]
+    assert len(traces.times) == 7
+
+
+def test_counters_without_their_quota_are_ignored():
+    traces = parse_sampler(QUOTA.replace(b"quotas wrk:200\n", b"quotas\n"))
+    check(traces)
+    assert not values(traces, "throttled_time", "wrk")
+    too_many = parse_sampler(QUOTA.replace(b"nr_periods 387\n", b"nr_periods 387\nnr_periods 387\n"))
+    assert [p.name for p in too_many.problems] == ["unreadable_sample"]
