@@ -282,6 +282,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[Problem
     """Read a service's version, and let it check each different configuration of the treatments."""
     testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
     problems: dict[str, Problem | None] = {}  # digest of a configuration -> what is wrong with it
+    warnings: dict[str, list[str]] = {}
     refused: dict[Problem, list[str]] = {}
     for deployment in all_deployments(testbed):
         if placement not in deployment.placements:
@@ -293,13 +294,17 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[Problem
             testbed.configurations.setdefault(deployment.treatment, set()).add(configuration)
             if digest not in problems:
                 problems[digest] = _configuration_problem(instance)
+                warnings[digest] = instance.check_warnings
+            for line in warnings[digest]:
+                warned = testbed.configuration_warnings.setdefault((placement.role, placement.spec.name, line), [])
+                warned += [deployment.treatment] if deployment.treatment not in warned else []
             problem = problems[digest]
         except LoadbookError as error:
             problem = Problem.of(error)
         if problem:
             refused.setdefault(problem, []).append(deployment.treatment)
     for problem, names in refused.items():
-        yield Problem(f"{_treatments_text(names)}, role {placement.role}: {problem.text}", problem.hint)
+        yield Problem(f"{treatments_text(names)}, role {placement.role}: {problem.text}", problem.hint)
 
 
 def _configuration_problem(instance: Instance) -> Problem | None:
@@ -314,7 +319,7 @@ def _configuration_problem(instance: Instance) -> Problem | None:
     return None
 
 
-def _treatments_text(names: Sequence[str]) -> str:
+def treatments_text(names: Sequence[str]) -> str:
     """Return "treatment a" or "treatments a, b"; of many, MAX_NAMED_TREATMENTS are named."""
     return f"{'treatments' if names[1:] else 'treatment'} {', '.join(shorten_list(names, MAX_NAMED_TREATMENTS))}"
 

@@ -29,7 +29,7 @@ from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.loop import execute_plan
 from loadbook.execution.placement import job_stem, preflight_stem
 from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
-from loadbook.execution.preflight import preflight
+from loadbook.execution.preflight import preflight, treatments_text
 from loadbook.execution.progress import Confirm, OnEvent, Progress, ignore_event, wait_for_hosts
 from loadbook.execution.select import RunRequest, RunSelection, interim_analysis, select_run, stopping_points
 from loadbook.execution.studies import load_study, study_file, unloaded_hosts
@@ -222,6 +222,8 @@ class RunSession:
         preflight(testbed, self.layout.study_raw(plan.study.name))
         for treatment, text in configured_alike(plan.study, testbed.configurations).items():
             self._note(f"warning: treatment {treatment} changes nothing: {text}")
+        for (role, service, line), names in testbed.configuration_warnings.items():
+            self._note(f"warning: {treatments_text(names)}, role {role}: {service} says \u201c{line}\u201d")
         for message in self._driver_notes():
             self._note(message)
 

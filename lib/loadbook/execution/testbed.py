@@ -42,7 +42,8 @@ class Testbed:
     alias and tool; `hosts`, `boot_ids` and `host_cpus` (numbers of the usable CPUs) are keyed by host alias,
     `drivers` are aliases. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a
     replay repeats, `replayed_executions` the executions of its trials. `configurations` has role, host, service and
-    digest of the configurations of each treatment. `ended` is set at the end of the session and ends all pauses.
+    digest of the configurations of each treatment; `configuration_warnings` maps role, service and a warning of its own
+    check to treatments. `ended` is set at the end of the session and ends all pauses.
     `not_restored` collects errors of rollbacks. `on_phase` is called at the begin of a phase of a trial or block.
     """
 
@@ -60,6 +61,7 @@ class Testbed:
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Placement, str] = field(default_factory=dict)
     configurations: dict[str, set[tuple[str, str, str, str]]] = field(default_factory=dict)
+    configuration_warnings: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)

@@ -62,7 +62,7 @@ class CounterSample:
     cpus : "all", cpu0, ... -> time in each of `base.CPU_MODES` since boot, in any one unit.
     memory : name in /proc/meminfo -> bytes; only MemTotal and MemAvailable are used, and may be missing.
     accept_queues : "address:port" -> connections that wait for a process to accept them, of listening sockets where any
-        do; None if not read.
+        do; None if not read, with `hides_queues` because it cannot be.
     unaccepted : "address:port" -> those of them that have waited for at least half a second, if that was looked at.
     net : interface -> (received, sent) bytes since boot.
     gauges : metric of the whole host that needs no conversion to a rate, such as load1 -> value.
@@ -77,6 +77,7 @@ class CounterSample:
     net: dict[str, tuple[float, float]] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     accept_queues: dict[str, int] | None = None
+    hides_queues: bool = False
     unaccepted: dict[str, int] = field(default_factory=dict)
     processes: dict[str, ProcessCounters] = field(default_factory=dict)
     quotas: list[QuotaCounters] = field(default_factory=list)
@@ -214,6 +215,8 @@ def parse_sampler(data: bytes) -> Traces:
         return unreadable_traces("no_sampler_output", f"starts with {lines[0][:60]!r}")
     problems: list[Problem] = []
     samples = list(_read_samples(lines[1:], header, problems))
+    if any(sample.hides_queues for sample in samples):
+        problems.append(Problem("queue_unknown", "the kernel does not list the host's connections, or perl is missing"))
     for label in sorted({label for sample in samples for label in sample.unknown_quotas}):
         problems.append(Problem("quota_unknown", f"the control group of {label} cannot be read on this host"))
     return counters_to_traces(samples, header, problems)
@@ -287,7 +290,8 @@ def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> N
         ticks = _count(rest[11]) + _count(rest[12])
         sample.processes[f"{labels[word]}:{word}"] = ProcessCounters(ticks, _count(rest[21]), _count(rest[19]))
     elif word == "accept_queues":
-        sample.accept_queues = _accept_queues(line.split()[1:])
+        sample.hides_queues = line.endswith(" ?")
+        sample.accept_queues = None if sample.hides_queues else _accept_queues(line.split()[1:])
     elif word == "unaccepted":
         sample.unaccepted = _accept_queues(line.split()[1:])
     elif word == "quotas":

@@ -78,9 +78,9 @@ sub connections {    # of these states: [local address and port, peer, length of
 my $look_again_s = 0.5;     # listing all connections costs milliseconds
 my ( $looked, %since );   # when they were last listed; socket and peer -> since when the connection is known to wait
 
-sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that is not empty
-    my $queues = connections($listening);
-    $can_list = defined $queues or return '';
+sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that is not empty; ? if not known
+    my $queues = $can_list && connections($listening);
+    $can_list = $queues or return "accept_queues ?\n";    # and never asked again
     my @waiting = grep { $_->[2] } @$queues;
     my $line = join( ' ', 'accept_queues', map { "$_->[0]=$_->[2]" } @waiting ) . "\n";
     if ( !@waiting ) { %since = () }
@@ -116,7 +116,7 @@ for my $n ( 0 .. $count - 1 ) {
         $text =~ s/^(?:intr |[A-LN-Z].* kB$).*\n//mg;
         $sample .= $text;
     }
-    $sample .= join '', $can_list ? accept_queues() : '', $quotas, map { read_again($_) } @throttling;
+    $sample .= join '', accept_queues(), $quotas, map { read_again($_) } @throttling;
     print "$sample.\n";
     $next += $interval_s;
     $next = now() if $next < now() - $interval_s;

@@ -64,6 +64,7 @@ while [ "$n" -lt "$count" ]; do
     # shellcheck disable=SC2086
     sed -e '/^intr /d' -e '/^[A-LN-Z].* kB$/d' /proc/uptime /proc/stat /proc/meminfo /proc/net/dev /proc/loadavg \
         /proc/net/sockstat $stats 2>/dev/null
+    echo "accept_queues ?"
     echo "quotas$quotas"
     # shellcheck disable=SC2086
     [ -z "$counts" ] || cat $counts 2>/dev/null

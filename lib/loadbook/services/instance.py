@@ -16,7 +16,7 @@ from typing import NamedTuple
 from loadbook.core import clock
 from loadbook.core.errors import HostError, LostError
 from loadbook.core.text import host_port
-from loadbook.hosts.host import Host, HttpResponse, Job, JobState
+from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.script import Script
 from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
@@ -222,6 +222,7 @@ class Instance:
     lease_s : seconds after which the host ends the processes.
     launch : CPUs and limit of open files of its processes.
     effective_config : the service's own dump of its configuration, made by `check`.
+    check_warnings : warnings of its own check of the configuration, set by `check`.
     """
 
     host: Host
@@ -232,6 +233,7 @@ class Instance:
     lease_s: float
     launch: LaunchOptions = DEFAULT_LAUNCH
     effective_config: bytes = field(default=b"", init=False)
+    check_warnings: list[str] = field(default_factory=list, init=False)
     _leader: int | None = field(default=None, init=False)
     _files_written: bool = field(default=False, init=False)
 
@@ -258,20 +260,21 @@ class Instance:
         for name, data in self.rendered.files.items():
             self.host.put(f"{self.rendered.context.dir}/{name}", data)
         self._run_required("prepare", "could not be prepared")
-        self._run_required("check", "refuses its configuration")
-        self.effective_config = self._run_required("effective", "does not dump its configuration")
+        checked = self._run_required("check", "refuses its configuration")
+        self.check_warnings = self._warnings(checked.stdout + b"\n" + checked.stderr)
+        self.effective_config = self._run_required("effective", "does not dump its configuration").stdout
 
-    def _run_required(self, name: str, failure: str) -> bytes:
-        """Run the command `name`, which must succeed, and return its output; b"" if the service does not define it."""
+    def _run_required(self, name: str, failure: str) -> CommandResult:
+        """Run the command `name`, which must succeed; an empty result if the service does not define it."""
         argv = self.rendered.commands.get(name)
         if argv is None:
-            return b""
+            return CommandResult(0, b"", b"")
         done = self.host.run(argv, timeout_s=CONTROL_TIMEOUT_S)
         if done.rc == 127:
             raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install_hint(self.spec, argv[0]))
         if done.rc:
             raise self._error(f"{self.spec.name} {failure} (exit code {done.rc}): ", done.stderr + done.stdout)
-        return done.stdout
+        return done
 
     def _error(self, problem: str, output: bytes) -> ServiceError:
         """Return the error with the errors in the software's output, or an excerpt, and the hint of the service.
@@ -402,16 +405,21 @@ class Instance:
         return self._tail(self.log_file)
 
     def log_warnings(self, log: bytes) -> list[str]:
-        """Return at most MAX_WARNINGS warnings of its log, each once; `log` is its end, as `log()` returns it.
+        """Return at most MAX_WARNINGS warnings of its check and its log, each once; `log` is the end of its log.
 
-        Empty for a host's own server (system mode), whose log also has lines of other days.
+        Only those of the check for a host's own server (system mode), whose log also has lines of other days.
         """
         if self.spec.errors is None or self.spec.errors.warnings is None or self.spec.tree:
-            return []
+            return self.check_warnings
         if self.host.live and len(log) >= LOG_TAIL_BYTES:  # its start, too: the lines on its configuration
             log = self._read(["head", "-c", str(LOG_TAIL_BYTES), self.log_file]) + b"\n" + log
-        text = log.decode(errors="replace").replace(f"{self.rendered.context.dir}/", "")
-        return [line[:MAX_ERROR_CHARS] for line in self.spec.errors.log_warnings(text)[:MAX_WARNINGS]]
+        return list(dict.fromkeys([*self.check_warnings, *self._warnings(log)]))[:MAX_WARNINGS]
+
+    def _warnings(self, output: bytes) -> list[str]:
+        """Return the warnings in an output of the software, with relative paths."""
+        text = output.decode(errors="replace").replace(f"{self.rendered.context.dir}/", "")
+        lines = self.spec.errors.log_warnings(text) if self.spec.errors else []
+        return [line[:MAX_ERROR_CHARS] for line in lines[:MAX_WARNINGS]]
 
     @property
     def log_file(self) -> str:

@@ -73,6 +73,7 @@ class SystemInstance(Instance):
         if done.rc:
             problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: "
             raise self._error(problem, done.stderr + done.stdout)
+        self.check_warnings = self._warnings(done.stdout + b"\n" + done.stderr)
         self.effective_config = b""
 
     @property
@@ -89,7 +90,7 @@ class SystemInstance(Instance):
             rollback.end_job(self.host, self.name)
             raise ServiceError(self.host.alias, refused)
         self._leader = leader
-        self.effective_config = self._run_required("effective", "does not dump its configuration")
+        self.effective_config = self._run_required("effective", "does not dump its configuration").stdout
         return leader
 
     def ready(self, client_host: Host) -> HttpResponse:

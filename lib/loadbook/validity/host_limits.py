@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
 from typing import Any
@@ -22,6 +23,7 @@ MIN_BUSY_SHARE = 0.6
 MAX_DRIVER_CPU = 0.8
 # an address that stands for all addresses of a host
 ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
+_IP_ADDRESS = re.compile(r"\[.*\]|[\d.]+", re.ASCII)  # or a host name, which is that of any of its addresses
 
 
 def cpu_throttled(evidence: Evidence) -> Iterator[RuleHit]:
@@ -69,12 +71,8 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
     busy = busy_connections(evidence)
     at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
     for service in evidence.record.services:
-        if service.listens is None:
-            continue  # recorded before this was looked at
         waiting = _never_accepted(evidence, service)
-        if waiting is None:
-            yield evidence.unchecked("unserved_connections", "the accept queue was not read", service.host)
-        elif waiting >= 1 and (at_work is None or at_work.share + waiting / connections / 2 < 1):
+        if waiting >= 1 and (at_work is None or at_work.share + waiting / connections / 2 < 1):
             number = pluralize(round(waiting), "connection")
             observation = f"{number} of {connections:,.0f} waited in the accept queue of {service.service}"
             observation += ", and no process accepted them" + (f"; {at_work.text}" if at_work else "")
@@ -86,20 +84,17 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("unserved_connections", "doubt", at_work.text)
 
 
-def _never_accepted(evidence: Evidence, service: ServiceRecord) -> float | None:
-    """Return how many connections to a service no process accepted, at half of the looks; None if nobody looked.
+def _never_accepted(evidence: Evidence, service: ServiceRecord) -> float:
+    """Return how many connections to a service no process accepted, at half of the looks.
 
     The sampler looks about twice a second while connections wait, and counts those that waited at its last look, too.
     """
-    window, host = evidence.window_s, service.host
-    waiting = evidence.trace_points(host, "unaccepted")
-    if window is None or not evidence.trace_points(host, "accept_queue"):
-        return None
+    waiting = evidence.trace_points(service.host, "unaccepted")
     address, _, port = str(service.listens).rpartition(":")
     looks: dict[float, float] = {}
     for item, points in waiting.items():
         own_address, _, own_port = item.rpartition(":")
-        if own_port == port and own_address in (address, *ANY_ADDRESS):
+        if own_port == port and (own_address in (address, *ANY_ADDRESS) or not _IP_ADDRESS.fullmatch(address)):
             for t, number in points.items():
                 looks[t] = looks.get(t, 0.0) + number
     # the look before the first one was made before the load began, when none of its connections waited

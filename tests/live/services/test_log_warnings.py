@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from local_host import LocalHost
@@ -10,12 +12,12 @@ from running_services import page, running
 from waiting import PATIENCE_S, wait_until
 
 
-@pytest.mark.parametrize("service", ["nginx", "haproxy", "httpd"])
+@pytest.mark.parametrize("service", ["nginx", "haproxy", "httpd", "redis"])
 def test_usual_configuration_has_no_warnings(service, here: LocalHost, free_ports):
     with running(here, "nginx", free_ports[1]) as node:
         behind = [node] if service == "haproxy" else []
         with running(here, service, free_ports[0], *behind) as server:
-            assert page(here, server)
+            assert service == "redis" or page(here, server)
             assert server.log_warnings(server.log()) == []
 
 
@@ -54,3 +56,21 @@ def test_reduced_number_of_workers_is_a_warning_of_httpd(here: LocalHost, free_p
     with running(here, "httpd", free_ports[0], server_limit=2, max_request_workers=4000) as web:
         lines = web.log_warnings(web.log())
     assert any("MaxRequestWorkers of 4000" in line for line in lines), lines
+
+
+def test_check_of_the_configuration_warns_before_the_start(here: LocalHost, free_ports):
+    with running(here, "httpd", free_ports[0], max_request_workers=1000) as web:
+        (line,) = web.check_warnings
+        assert web.log_warnings(b"") == [line]
+    assert "MaxRequestWorkers of 1000 would require 40 servers" in line and "decreasing to 400" in line
+
+
+def test_reduced_number_of_clients_is_a_warning_of_redis(here: LocalHost, free_ports):
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limit[0]), limit[1]))
+    try:
+        with running(here, "redis", free_ports[0], maxclients=5_000_000) as store:
+            (line,) = store.log_warnings(store.log())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert "maxclients has been reduced to" in line

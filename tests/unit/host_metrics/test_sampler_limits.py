@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,12 @@ def test_connections_in_accept_queues_are_read_with_those_that_stay_there():
     assert values(traces, "accept_queue", "all") == [11, 11, 21, 11, 11, 11, 13, 11]
     assert values(traces, "unaccepted", BALANCER) == [0, 11, 11]
     assert values(traces, "unaccepted", "127.228.40.2:18080") == [0]
+
+
+def test_host_that_hides_its_connections_is_said_once():
+    traces = parse_sampler(re.sub(rb"(?m)^accept_queues .*$", b"accept_queues ?", QUEUE))
+    check(traces)
+    assert [p.name for p in traces.problems] == ["queue_unknown"]
 
 
 def test_sockets_that_share_a_port_are_added_up_and_ipv6_addresses_have_brackets():

@@ -76,12 +76,6 @@ def test_in_interleaved_blocks_only_the_queue_tells():
     assert not unserved(TEN_AT_WORK, RELAXED, **interleaved)
 
 
-def test_unread_queue_is_said_for_new_runs_only():
-    (hit,) = named(check(FIFTY_AT_WORK, services=[LISTENING]), "unserved_connections")
-    assert (hit.level, hit.message) == ("unchecked", "not checked: the accept queue was not read")
-    assert not named(check(FIFTY_AT_WORK), "unserved_connections")
-
-
 @pytest.mark.parametrize(
     ("host", "label", "who"), [("driver-1", "wrk", "the load generator"), ("web-1", "nginx", "nginx")]
 )
