@@ -36,6 +36,7 @@ class SizedRun:
     traces: pd.DataFrame
     plan: Plan
     run_record: RunRecord = field(default_factory=lambda: make_run_record(hosts=HOSTS))
+    facts: dict[str, Any] = field(default_factory=dict)
     samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
 

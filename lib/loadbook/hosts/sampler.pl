@@ -28,12 +28,20 @@ sub watched {    # label and process id of each watched process and all below it
 
 my %quotas;     # text of /proc/PID/cgroup -> [folder, quota] of each group around the process; undef if not known
 
-sub quotas_of {    # of the first process of each label: "LABEL:MILLI" of each quota, and the files that count its throttling
+my ( %groups, %looks );    # of a process: text of /proc/PID/cgroup, and how often it was read
+
+sub groups_of {    # a process may join its group soon after its start, and stays there
+    my ($pid) = @_;
+    $groups{$pid} = read_again("/proc/$pid/cgroup") if ++$looks{$pid} <= 4 || $looks{$pid} % 40 == 0;
+    return $groups{$pid};
+}
+
+sub quotas_of {    # "LABEL:MILLI" of each quota above the processes of a label, and the files that count its throttling
     my ( %seen, @names, @files );
-    for ( grep { !$seen{ $_->[0] }++ } @_ ) {
+    for (@_) {
         my ( $label, $pid ) = @$_;
-        my $groups = read_again("/proc/$pid/cgroup");
-        next if !$groups && !-d "/proc/$pid";
+        my $groups = groups_of($pid);
+        next if $seen{"$label $groups"}++ || !$groups && !-d "/proc/$pid";
         if ( !exists $quotas{$groups} ) {    # one process for the whole run, as a rule: all jobs are in the login's group
             my @lines = `/bin/sh cgroups.sh $pid 2>/dev/null`;
             next if $? && !-d "/proc/$pid";

@@ -3,8 +3,9 @@
 # Prints COUNT samples of what the kernel counts, INTERVAL_S apart. sampler.pl does it if it is in the current folder and
 # perl can run it; otherwise POSIX sh does, with nothing installed, by two forks a sample (sed, sleep), which cost ten
 # times the CPU time. A PIDFILE's first word is the id of a process that is watched with all below it; it is read for
-# every sample and may appear late. CPU quotas are those of cgroups.sh, for the first process of each label; accept queues
-# are read with perl only (/proc/net/tcp would cost fifty times as much). A sample starts with "@ N LABEL:PID ..." and is whole if "." ends it.
+# every sample and may appear late. CPU quotas are those of cgroups.sh, for the first process of each label (with perl: for
+# all). Accept queues are read with perl only: /proc/net/tcp would cost fifty times as much. A sample starts with
+# "@ N LABEL:PID ..." and is whole if "." ends it.
 
 perl sampler.pl 1 0 >/dev/null 2>&1 && exec perl sampler.pl "$@"
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadbook.stats.saturation import COLUMNS, CpuAllowance, bottleneck_by_treatment, finest_source_only, saturation
+from loadbook.stats.saturation import (
+    COLUMNS,
+    CpuAllowance,
+    bottleneck_by_treatment,
+    cpu_allowances,
+    finest_source_only,
+    saturation,
+)
 from loadbook.store.run_record import RecordedHost
+from loadbook.store.tables import RunData
+from page_size_runs import sized_run, sized_study
 
 HOSTS = {
     "load": RecordedHost(roles=["driver"], cpus=[0]),
@@ -63,6 +74,20 @@ def test_cpu_capacity_is_the_quota_or_the_cpu_mask_of_processes():
     assert bottleneck_by_treatment(quota) == {"small8": "C"}
     mask = saturation(frame, trials("t1"), HOSTS, allowances={("small8", "edge"): CpuAllowance((2,), None)})
     assert of(mask, "edge", "cpu")["mean"] == pytest.approx(0.49)
+
+
+def test_quota_of_the_host_limits_its_processes_as_one_of_the_study_does():
+    study = sized_study(sizes=(128, 2048), blocks=1)
+    run = sized_run(study, watched=False)
+    treatment = study.baseline
+    run.facts = {
+        "www-before": {"cpu_quota": {"value": 0.2, "kind": "identity"}},
+        "gen-before": {"cpu_quota": {"value": "none", "kind": "identity"}},
+        "lb-before": {"cpu_quota": {"value": 0.75, "kind": "identity"}},
+    }
+    quotas = {host: cpu_allowances(cast("RunData", run))[treatment, host].quota for host in ("www", "gen", "lb")}
+    of_study = study.setting(treatment, "balancer").cpu_quota
+    assert quotas == {"www": 0.2, "gen": None, "lb": min(0.75, of_study or 0.75)}
 
 
 def test_core_filled_by_other_processes_is_no_bottleneck():
