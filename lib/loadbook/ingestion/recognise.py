@@ -18,6 +18,7 @@ from loadbook.ingestion.row_prefixes import first_prefix
 from loadbook.ingestion.wrapping import unwrap_rows
 from loadbook.tools import base
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, ToolOutput
+from loadbook.tools.served_load import with_unserved_doubt
 
 MAX_FILES = 2_000  # in one folder
 HEAD_BYTES = 1 << 16  # of a large file
@@ -51,7 +52,7 @@ def try_tools(output: ToolOutput, command: str, names: Sequence[str]) -> dict[st
         tool = base.load_tool(name)
         argv = captured.find_argv(command, tool.binary) if command else output.argv
         try:
-            results[name] = base.parse_output(tool, replace(output, argv=argv))
+            results[name] = with_unserved_doubt(name, base.parse_output(tool, replace(output, argv=argv)))
         except ParseError as error:
             results[name] = error
     return results

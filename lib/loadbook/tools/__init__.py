@@ -3,6 +3,7 @@
 - `base`: the protocol `Tool`, reports as rows, the registry of tools, and checks of workloads
 - `line_patterns`: parser for text reports, which requires every expected line once and in order
 - `json_report`: strict reading of JSON
+- `served_load`: doubt about a report by rate x mean latency
 - `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab_report`: text report of ab

@@ -130,9 +130,9 @@ _LENIENT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def printed_load(table: Mapping[str, Any], names: Mapping[str, str], url: str) -> dict[str, str]:
-    """Return what a report prints of its load: {name: value of the key}, and the path of the URL at the key `url`."""
+    """Return what a report prints of its load: {name: value of the key}, and `url_load` of the URL at the key `url`."""
     load = {name: str(table[key]) for name, key in names.items() if key in table}
-    return load | ({"path": line_patterns.url_path(str(table[url]))} if table.get(url) else {})
+    return load | (line_patterns.url_load(str(table[url])) if table.get(url) else {})
 
 
 class JsonReport:

@@ -25,16 +25,15 @@ _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def printed_load(report: TextReport, *fields: str) -> dict[str, str]:
-    """Return what a report prints of its load: these fields, and the path of `url` with its query."""
+    """Return what a report prints of its load: these fields, and what `url_load` finds in `url`."""
     load = {name: report.text(name) for name in fields if name in report}
-    if "url" in report:
-        load["path"] = url_path(report.text("url"))
-    return load
+    return load | (url_load(report.text("url")) if "url" in report else {})
 
 
-def url_path(url: str) -> str:
-    """Return the path and query of a URL; hosts differ where services are compared."""
-    return re.sub(r"^[a-z]+://[^/?]*", "", url.strip()) or "/"
+def url_load(url: str) -> dict[str, str]:
+    """Return the path with query of a URL, and its scheme if it has one; hosts differ where services are compared."""
+    scheme, path = re.fullmatch(r"(?:([a-z]+)://[^/?]*)?(.*)", url.strip(), re.DOTALL).groups()  # type: ignore[union-attr]
+    return {"path": path or "/"} | ({"scheme": scheme} if scheme else {})
 
 
 def clean_lines(data: bytes) -> list[str]:

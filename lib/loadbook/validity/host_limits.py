@@ -11,16 +11,16 @@ from loadbook.core.units import format_percent, pluralize
 from loadbook.modes.base import PLAIN, mode_of_record
 from loadbook.store.run_record import BEFORE_SUFFIX
 from loadbook.store.trial_record import ServiceRecord, TrialRecord
+from loadbook.tools.served_load import MIN_SHARE_AT_WORK
 from loadbook.validity.base import Evidence, RuleHit, not_checked
 from loadbook.validity.load import driver_hosts, monitor_of
 from loadbook.validity.responses import busy_connections
 
 # tools that print the mean of all requests, and count no request that is never answered
 COMPLETE_LATENCIES = ("wrk",)
-# of the connections asked for; the rest of a request's cycle is the load generator's own work
-MIN_BUSY_SHARE = 0.6
-# CPUs in use; with more, that work takes a good part of the cycle
-MAX_DRIVER_CPU = 0.8
+# of the connections asked for; the rest of a request's cycle is the load generator's own work, which takes a good part
+# of it if it uses more than MAX_DRIVER_CPU (CPUs) or this is not known: then `MIN_SHARE_AT_WORK` is the limit
+MIN_BUSY_SHARE, MAX_DRIVER_CPU = 0.6, 0.8
 # an address that stands for all addresses of a host
 ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
 _IP_ADDRESS = re.compile(r"\[.*\]|[\d.]+", re.ASCII)  # or a host name, which is that of any of its addresses
@@ -62,7 +62,7 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
     """Find connections of a closed load that nobody served: no load generator says so, as long as none times out.
 
     Either they wait in the accept queue of a service, or rate x mean latency are far below the connections that were
-    asked for (Little's law), although the driver had time to spare. Of wrk only: `little_law` judges other tools.
+    asked for (Little's law), by more than the driver's own work explains. Of wrk only: `little_law` judges other tools.
     """
     workload = evidence.record.workload
     connections = float(workload.get("connections") or 0)
@@ -79,8 +79,7 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
             yield evidence.hit("unserved_connections", "doubt", observation, service.host)
             return
     complete = evidence.record.tool in COMPLETE_LATENCIES and "latency_censored" not in evidence.parser_doubts
-    is_idle = complete and workload.get("keepalive", True) and at_work and at_work.share < MIN_BUSY_SHARE
-    if at_work and is_idle and _driver_has_time(evidence):
+    if complete and workload.get("keepalive", True) and at_work and at_work.share < _least_share_at_work(evidence):
         yield evidence.hit("unserved_connections", "doubt", at_work.text)
 
 
@@ -102,13 +101,13 @@ def _never_accepted(evidence: Evidence, service: ServiceRecord) -> float:
     return median_low(numbers) if numbers else 0.0
 
 
-def _driver_has_time(evidence: Evidence) -> bool:
-    """Return whether it is known that neither a CPU of a driver nor a thread of its load generator was busy."""
-    threads = int(evidence.record.workload.get("threads") or 1)
+def _least_share_at_work(evidence: Evidence) -> float:
+    """Return which share of the connections must be at work, by how busy the CPUs of drivers and generators were."""
+    threads, least = int(evidence.record.workload.get("threads") or 1), MIN_BUSY_SHARE
     for host in driver_hosts(evidence):
         monitor = monitor_of(evidence, host)
         busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
-        used = sum(mean for item, mean in evidence.trace_means(host, "process_cpu").items() if not item.find("wrk:"))
+        used = sum(mean for item, mean in evidence.trace_means(host, "process_cpu").items() if item.startswith("wrk:"))
         if not busy or max(busy.values()) > MAX_DRIVER_CPU or used / threads > MAX_DRIVER_CPU:
-            return False
-    return True
+            least = MIN_SHARE_AT_WORK
+    return least

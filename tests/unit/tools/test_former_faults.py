@@ -41,6 +41,11 @@ READ = (
     Case("ab_variable_length", "requests=50 errors_length=-", "unchecked_answers"),
     Case("ab_variable_length_cut", "requests=50 bytes_read=6980", "unchecked_answers"),
     Case("ab_first_answer_lost", "requests=50 ok=- ok_per_s=- errors=-", "first_answer"),
+    Case(
+        "unserved_connections/wrk.txt",
+        "requests=10734 latency.mean=0.00277 latency.p50=0.00182",
+        "unserved_connections",
+    ),
     Case("k6_points_bytes/points.csv", "requests=10 duration=0.91 bytes_read=1050 bytes_per_s=1153.846153846"),
     Case(
         "ab_2_0_whole_kib/ab.txt",
