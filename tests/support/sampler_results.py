@@ -6,7 +6,14 @@ import math
 from typing import Any
 
 SHARES = {"cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"}
-UNITS = {"memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s", "process_rss": "B"}
+UNITS = {
+    "memory_used": "B",
+    "memory_total": "B",
+    "net_rx": "B/s",
+    "net_tx": "B/s",
+    "process_rss": "B",
+    "accept_wait": "s",
+}
 
 
 def check(traces: Any) -> None:

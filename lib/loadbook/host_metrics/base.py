@@ -20,7 +20,8 @@ UNITS = {
     "cpu_busy": "1", "cpu_user": "1", "cpu_system": "1", "cpu_iowait": "1", "cpu_steal": "1",
     "memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s",
     "load1": "1", "sockets_tcp_inuse": "1", "sockets_tcp_tw": "1", "process_cpu": "1", "process_rss": "B",
-    "accept_queue": "1", "unaccepted": "1", "cpu_quota": "1", "throttled_periods": "1", "throttled_time": "1",
+    "accept_queue": "1", "unaccepted": "1", "accept_wait": "s", "cpu_quota": "1", "throttled_periods": "1",
+    "throttled_time": "1",
 }  # fmt: skip
 
 TraceRow = dict[str, str | float]

@@ -32,25 +32,23 @@ class ProcessCounters(NamedTuple):
     start_ticks: int
 
 
-@dataclass
-class QuotaCounters:
-    """Counters of one CPU quota above a process: its periods, those in which it stopped processes, seconds stopped.
+class QuotaCounters(NamedTuple):
+    """Counters of one CPU quota above a process: periods, those in which it stopped processes, seconds stopped.
 
-    `cpus` is the quota in CPUs. The counters are None until they are read.
+    `cpus` is the quota in CPUs.
     """
 
-    label: str
     cpus: float
-    periods: int | None = None
-    throttled_periods: int | None = None
-    throttled_s: float | None = None
+    periods: int
+    throttled_periods: int
+    throttled_s: float
 
-    @property
-    def counters(self) -> tuple[float, float, float] | None:
-        """All three counters; None unless all were read."""
-        if self.periods is None or self.throttled_periods is None or self.throttled_s is None:
-            return None
-        return self.periods, self.throttled_periods, self.throttled_s
+
+class Unaccepted(NamedTuple):
+    """Connections to a socket that no process accepted since the last look: number, and how long half of them wait."""
+
+    number: int
+    wait_s: float
 
 
 @dataclass
@@ -63,11 +61,11 @@ class CounterSample:
     memory : name in /proc/meminfo -> bytes; only MemTotal and MemAvailable are used, and may be missing.
     accept_queues : "address:port" -> connections that wait for a process to accept them, of listening sockets where any
         do; None if not read, with `hides_queues` because it cannot be.
-    unaccepted : "address:port" -> those of them that have waited for at least half a second, if that was looked at.
+    unaccepted : "address:port" -> those of them that waited at the look before, too, if that was looked at.
     net : interface -> (received, sent) bytes since boot.
     gauges : metric of the whole host that needs no conversion to a rate, such as load1 -> value.
     processes : "<label>:<pid>" -> counters.
-    quotas : counters of every CPU quota above watched processes, in a fixed order.
+    quotas : (label of watched processes, number of a control group) -> counters of its quota.
     unknown_quotas : labels of watched processes whose quotas cannot be read.
     """
 
@@ -78,9 +76,9 @@ class CounterSample:
     gauges: dict[str, float] = field(default_factory=dict)
     accept_queues: dict[str, int] | None = None
     hides_queues: bool = False
-    unaccepted: dict[str, int] = field(default_factory=dict)
+    unaccepted: dict[str, Unaccepted] = field(default_factory=dict)
     processes: dict[str, ProcessCounters] = field(default_factory=dict)
-    quotas: list[QuotaCounters] = field(default_factory=list)
+    quotas: dict[tuple[str, str], QuotaCounters] = field(default_factory=dict)
     unknown_quotas: set[str] = field(default_factory=set)
 
 
@@ -124,10 +122,9 @@ def _gauge_rows(now: CounterSample, scale: SamplingScale) -> Iterator[TraceRow]:
     if now.accept_queues is not None:
         for item, waiting in {"all": sum(now.accept_queues.values()), **now.accept_queues}.items():
             yield trace_row(now.t, "accept_queue", item, waiting)
-    for item, waiting in now.unaccepted.items():
-        yield trace_row(now.t, "unaccepted", item, waiting)
-    for label in dict.fromkeys(quota.label for quota in now.quotas):
-        yield trace_row(now.t, "cpu_quota", label, min(q.cpus for q in now.quotas if q.label == label))
+    for item, (number, wait_s) in now.unaccepted.items():
+        yield trace_row(now.t, "unaccepted", item, number)
+        yield trace_row(now.t, "accept_wait", item, wait_s)
 
 
 def _rate_rows(
@@ -137,7 +134,7 @@ def _rate_rows(
     if passed > GAP_FACTOR * scale.interval_s:
         message = f"{passed:.2f} s without a sample, {scale.interval_s:g} s were asked for"
         problems.append(Problem("gap", message, now.t))
-        return []
+        return list(_throttling_rows(before, now, passed))  # a quota may have stopped the sampler, too
     rows = []
     for item, counters in now.cpus.items():
         rows += _cpu_rows(now.t, item, before.cpus.get(item), counters, problems)
@@ -160,18 +157,21 @@ def _rate_rows(
 
 
 def _throttling_rows(before: CounterSample, now: CounterSample, passed: float) -> Iterator[TraceRow]:
-    """Yield, for each label, the largest throttling of the quotas above it: share of the periods, and of the time."""
-    shares: dict[str, list[tuple[float, float]]] = {}
-    for last, quota in zip(before.quotas, now.quotas, strict=False):
-        first, after = last.counters, quota.counters
-        if first is None or after is None or (last.label, last.cpus) != (quota.label, quota.cpus):
+    """Yield, for each label, the quota above it that stopped it longest, with its share of the periods and the time."""
+    shares: dict[str, list[tuple[float, float, float]]] = {}
+    for (label, group), quota in now.quotas.items():
+        last = before.quotas.get((label, group))
+        if last is None:
             continue
-        periods, throttled, seconds = (late - early for early, late in zip(first, after, strict=True))
+        periods, seconds = quota.periods - last.periods, quota.throttled_s - last.throttled_s
+        throttled = quota.throttled_periods - last.throttled_periods
         if periods >= throttled >= 0 and seconds >= 0:
-            shares.setdefault(quota.label, []).append((throttled / periods if periods else 0.0, seconds / passed))
+            shares.setdefault(label, []).append((seconds / passed, throttled / periods if periods else 0.0, quota.cpus))
     for label, values in shares.items():
-        yield trace_row(now.t, "throttled_periods", label, max(share for share, _ in values))
-        yield trace_row(now.t, "throttled_time", label, max(share for _, share in values))
+        time_share, period_share, cpus = max(values, key=lambda value: (value[0], -value[2]))
+        yield trace_row(now.t, "cpu_quota", label, cpus)
+        yield trace_row(now.t, "throttled_periods", label, period_share)
+        yield trace_row(now.t, "throttled_time", label, time_share)
 
 
 def _cpu_rows(
@@ -206,8 +206,9 @@ def parse_sampler(data: bytes) -> Traces:
     Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU, or with item "all" of all CPUs),
     memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
     process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B), accept_queue (1; item "address:port", only
-    where connections wait, and "all"), unaccepted (1; of them, those that wait for half a second or longer, about
-    twice a second), cpu_quota (CPUs), throttled_periods and throttled_time (shares; item "<label>").
+    where connections wait, and "all"), unaccepted (1; of them, those that waited half a second before, too),
+    accept_wait (s; how long half of those have waited), cpu_quota (CPUs), throttled_periods and throttled_time (shares;
+    item "<label>").
     """
     lines = data.decode("utf-8", "replace").split("\n")
     header = _read_header(lines[0])
@@ -293,31 +294,22 @@ def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> N
         sample.hides_queues = line.endswith(" ?")
         sample.accept_queues = None if sample.hides_queues else _accept_queues(line.split()[1:])
     elif word == "unaccepted":
-        sample.unaccepted = _accept_queues(line.split()[1:])
-    elif word == "quotas":
-        for label, _, milli in (item.rpartition(":") for item in line.split()[1:]):
-            if milli == "?":
-                sample.unknown_quotas.add(label)
-            else:
-                sample.quotas.append(QuotaCounters(label, _count(milli) / 1000))
-    elif word in _QUOTA_COUNTERS and sample.quotas:
-        _read_quota_counter(word, _count(line.split()[1]), sample.quotas)
+        waits = [item.partition("/") for item in line.split()[1:]]
+        numbers = _accept_queues([item for item, _, _ in waits])
+        seconds = {next(iter(_accept_queues([item]))): _seconds(text) for item, _, text in waits}
+        sample.unaccepted = {item: Unaccepted(number, seconds[item]) for item, number in numbers.items()}
+    elif word == "quota":
+        _read_quota(line.split()[1:], sample)
 
 
-_QUOTA_COUNTERS = {"nr_periods", "nr_throttled", "throttled_time", "throttled_usec"}
-
-
-def _read_quota_counter(name: str, count: int, quotas: Sequence[QuotaCounters]) -> None:
-    """Read a line of a cpu.stat, of version 1 (throttled_time in ns) or 2; each file begins with its periods."""
-    begun = [quota for quota in quotas if quota.periods is not None]
-    if name == "nr_periods":
-        quotas[len(begun)].periods = count
+def _read_quota(words: Sequence[str], sample: CounterSample) -> None:
+    """Read LABEL GROUP MILLI PERIODS THROTTLED NS, or LABEL ? for processes whose quotas cannot be read."""
+    if words[1:] == ["?"]:
+        sample.unknown_quotas.add(words[0])
         return
-    quota = begun[-1]
-    if name == "nr_throttled":
-        quota.throttled_periods = count
-    else:
-        quota.throttled_s = count / (1e9 if name == "throttled_time" else 1e6)
+    label, group, *counts = words
+    milli, periods, throttled, stopped_ns = map(_count, counts)
+    sample.quotas[label, group] = QuotaCounters(milli / 1000, periods, throttled, stopped_ns / 1e9)
 
 
 def _accept_queues(items: Sequence[str]) -> dict[str, int]:

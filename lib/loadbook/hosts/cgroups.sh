@@ -1,5 +1,5 @@
-# Prints FOLDER MILLI for every CPU quota above process $1: its control group's and those of all groups around it. FOLDER
-# holds cpu.stat, MILLI is the quota in thousandths of a CPU. Exits with 1 where control groups cannot be read.
+# Prints FOLDER MILLI for the control group of process $1 and each one around it: the folder, and its CPU quota in
+# thousandths of a CPU, or none. Exits with 1 where control groups cannot be read.
 # POSIX sh, no process started. Formats: cgroups(7), the kernel's cgroup-v2.rst (cpu.max), sched-bwc.rst (cfs_quota_us).
 
 find_mount() { # TYPE PATH: sets top, and at where PATH of this tree is; a container may see its own part of a tree only
@@ -42,9 +42,9 @@ read_quota() { # sets limit and period_us of the group
 [ -n "$version" ] || exit 1
 while :; do
     { read_quota; } 2>/dev/null
-    case ${at##*/} in loadbook-*) limit= ;; esac # of a study's own cpu_quota (guard.sh), which is none of the host
+    case ${at##*/} in loadbook-*-t[0-9]*-a[0-9]*-*) limit= ;; esac # a study's own cpu_quota (guard.sh) is none of the host
     case $limit in
-    '' | *[!0-9]*) ;; # none is -1 in version 1, and max in version 2
+    '' | *[!0-9]*) echo "$at none" ;; # -1 in version 1, max in version 2
     *) echo "$at $((limit * 1000 / period_us))" ;;
     esac
     [ "$at" != "$top" ] || exit 0

@@ -37,7 +37,7 @@ if quotas=$(cgroup_quotas "$$"); then # the smallest, in thousandths of a CPU
     quota=none
     for word in $quotas; do
         case $word in
-        */*) ;; # the folder of a quota
+        */* | none) ;;
         *) [ "$quota" != none ] && [ "$quota" -le "$word" ] || quota=$word ;;
         esac
     done

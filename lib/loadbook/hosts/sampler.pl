@@ -26,32 +26,51 @@ sub watched {    # label and process id of each watched process and all below it
     return @found;
 }
 
-my %quotas;     # text of /proc/PID/cgroup -> [folder, quota] of each group around the process; undef if not known
+my ( %groups, %looks, %folders );    # process -> text of its cgroup file, and how often it was asked for; text -> folders
+my %id;                              # folder of a group -> its number, as paths may name a user or a container
 
-my ( %groups, %looks );    # of a process: text of /proc/PID/cgroup, and how often it was read
-
-sub groups_of {    # a process may join its group soon after its start, and stays there
+sub groups_of {                      # a process may join another group after its start
     my ($pid) = @_;
-    $groups{$pid} = read_again("/proc/$pid/cgroup") if ++$looks{$pid} <= 4 || $looks{$pid} % 40 == 0;
-    return $groups{$pid};
+    my $text = $looks{$pid}++ % 4 ? $groups{$pid} : read_again("/proc/$pid/cgroup");
+    return $groups{$pid} = $text || ( -d "/proc/$pid" ? '?' : '' );
 }
 
-sub quotas_of {    # "LABEL:MILLI" of each quota above the processes of a label, and the files that count its throttling
-    my ( %seen, @names, @files );
+sub folders_of {    # of the control groups around a process; undef if not known
+    my ( $pid, $text ) = @_;
+    if ( !exists $folders{$text} ) {    # one process for the whole run, as a rule: all jobs are in the login's group
+        my @lines = `/bin/sh cgroups.sh $pid 2>/dev/null`;
+        return [] if $? && !-d "/proc/$pid";
+        $folders{$text} = $? ? undef : [ map { /^(.*) \w+$/ } @lines ];
+    }
+    return $folders{$text};
+}
+
+sub milli_of {    # the quota of a group in thousandths of a CPU, as cgroups.sh reads it; '' for none
+    my ($folder) = @_;
+    return '' if $folder =~ m{/loadbook-[^/]*-t\d[^/]*-a\d[^/]*$};    # a study's own (guard.sh)
+    my ( $limit, $period ) = split ' ', read_again("$folder/cpu.max") || join ' ',
+      map { read_again("$folder/cpu.cfs_$_") } qw(quota_us period_us);
+    return ( $limit // '' ) =~ /^\d+$/ && $period ? int( $limit * 1000 / $period ) : '';
+}
+
+sub quotas_of {    # "quota LABEL ID MILLI PERIODS THROTTLED NS" of each quota above the processes of a label; ? if not known
+    my ( %seen, $text );
     for (@_) {
         my ( $label, $pid ) = @$_;
         my $groups = groups_of($pid);
-        next if $seen{"$label $groups"}++ || !$groups && !-d "/proc/$pid";
-        if ( !exists $quotas{$groups} ) {    # one process for the whole run, as a rule: all jobs are in the login's group
-            my @lines = `/bin/sh cgroups.sh $pid 2>/dev/null`;
-            next if $? && !-d "/proc/$pid";
-            $quotas{$groups} = $? ? undef : [ map { [/^(.*) (\d+)$/] } @lines ];
+        next if !$groups || $seen{"$label $groups"}++;
+        my $folders = $groups eq '?' ? undef : folders_of( $pid, $groups );
+        if ( !$folders ) { $text .= "quota $label ?\n"; next }
+        for my $folder ( grep { !$seen{"$label $_"}++ } @$folders ) {
+            my $milli = milli_of($folder);
+            next if $milli eq '';
+            my %count = read_again("$folder/cpu.stat") =~ /^(\w+) (\d+)$/mg;
+            my $ns = $count{throttled_time} // ( $count{throttled_usec} // next ) . '000';
+            $id{$folder} //= keys(%id) + 1;
+            $text .= "quota $label $id{$folder} $milli $count{nr_periods} $count{nr_throttled} $ns\n";
         }
-        push @names, "$label:?" if !$quotas{$groups};
-        push @names, map { "$label:$_->[1]" } @{ $quotas{$groups} || [] };
-        push @files, map { "$_->[0]/cpu.stat" } @{ $quotas{$groups} || [] };
     }
-    return ( join( ' ', 'quotas', @names ) . "\n", @files );
+    return $text // '';
 }
 
 # Connections of TCP, as the kernel lists them: sock_diag(7), struct inet_diag_req_v2 and inet_diag_msg. It finds listening
@@ -96,19 +115,25 @@ sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that
     return $line . unaccepted( map { $_->[0] =~ /(:\d+)$/ } @waiting );
 }
 
-sub unaccepted {    # "ADDRESS:PORT=CONNECTIONS" of those that waited at the last look, too
+sub unaccepted {    # "ADDRESS:PORT=CONNECTIONS/SECONDS": those that waited at the last look, too, and how long half of them did
     my %port = map { $_ => 1 } @_;
-    my ( %still, %count );
+    my ( %still, %waits );
     my $last = $looked // 0;
     $looked = now();
     # no process has accepted it yet: it has no inode
     for my $found ( grep { !$_->[3] && $_->[0] =~ /(:\d+)$/ && $port{$1} } @{ connections($established) || [] } ) {
         my $key = "$found->[0] $found->[1]";
         $still{$key} = $since{$key} // $looked;
-        $count{ $found->[0] } += $still{$key} <= $last;
+        push @{ $waits{ $found->[0] } }, $looked - $still{$key} if $still{$key} <= $last;
     }
     %since = %still;
-    return join( ' ', 'unaccepted', map { "$_=$count{$_}" } sort keys %count ) . "\n";
+    return join( ' ', 'unaccepted', map { waiting( $_, @{ $waits{$_} } ) } sort keys %waits ) . "\n";
+}
+
+sub waiting {    # one of them
+    my ( $socket, @waits ) = @_;
+    my @sorted = sort { $a <=> $b } @waits;
+    return sprintf '%s=%d/%.1f', $socket, scalar @sorted, $sorted[ @sorted / 2 ];
 }
 
 printf "loadbook-sampler 1 %.6f %s %d %d %s\n", clock(0), ( split ' ', read_again('/proc/uptime') )[0],
@@ -116,7 +141,6 @@ printf "loadbook-sampler 1 %.6f %s %d %d %s\n", clock(0), ( split ' ', read_agai
 my $next = now();
 for my $n ( 0 .. $count - 1 ) {
     my @watched = watched();
-    my ( $quotas, @throttling ) = quotas_of(@watched);
     my $sample = join( ' ', "@ $n", map { "$_->[0]:$_->[1]" } @watched ) . "\n";
     for my $file ( @files, map { ( "/proc/$_->[1]/stat", "/proc/$_->[1]/schedstat" ) } @watched ) {
         my $text = read_again($file);
@@ -124,9 +148,9 @@ for my $n ( 0 .. $count - 1 ) {
         $text =~ s/^(?:intr |[A-LN-Z].* kB$).*\n//mg;
         $sample .= $text;
     }
-    $sample .= join '', accept_queues(), $quotas, map { read_again($_) } @throttling;
+    $sample .= accept_queues() . quotas_of(@watched);
     print "$sample.\n";
     $next += $interval_s;
-    $next = now() if $next < now() - $interval_s;
+    $next += $interval_s while $next < now();
     while ( ( my $left = $next - now() ) > 0 ) { select undef, undef, undef, $left }
 }

@@ -27,21 +27,51 @@ add() { # PID LABEL: the process and all below it
     done
 }
 
-find_quotas() { # sets quotas, LABEL:MILLI of each quota above a first process, and counts, the files of its throttling
-    quotas= counts=
+find_quotas() { # sets quotas: "LABEL MILLI FOLDER" of each quota above a first process, "LABEL ? -" if not known
+    quotas=
     for first in $firsts; do
-        found=$(/bin/sh cgroups.sh "${first##*:}" 2>/dev/null) || found=?
-        [ "$found" != '?' ] || [ -d "/proc/${first##*:}" ] || found=
+        found=$(/bin/sh cgroups.sh "${first##*:}" 2>/dev/null) || found='- ?'
+        [ "$found" != '- ?' ] || [ -d "/proc/${first##*:}" ] || found=
+        folder=
         for word in $found; do
             case $word in
-            /*) counts="$counts $word/cpu.stat" ;;
-            *) quotas="$quotas ${first%:*}:$word" ;;
+            /* | -) folder=$word ;;
+            none) ;;
+            *) quotas="$quotas ${first%:*} $word $folder" ;;
             esac
         done
     done
 }
 
-n=0 known=
+number_of() { # FOLDER: sets number; a path may name a user or a container
+    number=1
+    for known_folder in $known_folders; do
+        [ "$known_folder" != "$1" ] || return 0
+        number=$((number + 1))
+    done
+    known_folders="$known_folders $1"
+}
+
+print_quotas() { # LABEL MILLI FOLDER ...: what each quota has counted, as sampler.pl prints it
+    while [ $# -gt 0 ]; do
+        periods= throttled= stopped_ns=
+        while read -r name value; do
+            case $name in
+            nr_periods) periods=$value ;;
+            nr_throttled) throttled=$value ;;
+            throttled_time) stopped_ns=$value ;;
+            throttled_usec) stopped_ns=${value}000 ;;
+            esac
+        done 2>/dev/null <"$3/cpu.stat"
+        case $2,$stopped_ns in
+        '?',*) echo "quota $1 ?" ;;
+        *,?*) number_of "$3" && echo "quota $1 $number $2 $periods $throttled $stopped_ns" ;;
+        esac
+        shift 3
+    done
+}
+
+n=0 known= known_folders=
 while [ "$n" -lt "$count" ]; do
     pids= stats= firsts= groups=
     for watch; do
@@ -66,9 +96,8 @@ while [ "$n" -lt "$count" ]; do
     sed -e '/^intr /d' -e '/^[A-LN-Z].* kB$/d' /proc/uptime /proc/stat /proc/meminfo /proc/net/dev /proc/loadavg \
         /proc/net/sockstat $stats 2>/dev/null
     echo "accept_queues ?"
-    echo "quotas$quotas"
     # shellcheck disable=SC2086
-    [ -z "$counts" ] || cat $counts 2>/dev/null
+    { print_quotas $quotas; } 2>/dev/null
     echo .
     n=$((n + 1))
     sleep "$interval"

@@ -21,6 +21,9 @@ COMPLETE_LATENCIES = ("wrk",)
 # of the connections asked for; the rest of a request's cycle is the load generator's own work, which takes a good part
 # of it if it uses more than MAX_DRIVER_CPU (CPUs) or this is not known: then `MIN_SHARE_AT_WORK` is the limit
 MIN_BUSY_SHARE, MAX_DRIVER_CPU = 0.6, 0.8
+# share of the time since the window began for which unserved connections wait, and seconds before it at which an
+# interleaved load may have opened its connections
+LASTING_SHARE, BEFORE_S = 0.5, 10.0
 # an address that stands for all addresses of a host
 ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
 _IP_ADDRESS = re.compile(r"\[.*\]|[\d.]+", re.ASCII)  # or a host name, which is that of any of its addresses
@@ -36,7 +39,7 @@ def cpu_throttled(evidence: Evidence) -> Iterator[RuleHit]:
         if not stopped or max(stopped.values()) <= evidence.thresholds.throttled:
             continue
         label = max(stopped, key=lambda name: stopped[name])
-        quota = evidence.trace_means(monitor.host, "cpu_quota").get(label)
+        quota = _quota_at_work(evidence, monitor.host, label)
         periods = evidence.trace_means(monitor.host, "throttled_periods").get(label, 0.0)
         is_driver = label == evidence.record.tool
         observation = f"a CPU quota of {monitor.host}" + (f" ({quota:g} CPUs)" if quota is not None else "")
@@ -70,35 +73,67 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
         return
     busy = busy_connections(evidence)
     at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
-    for service in evidence.record.services:
-        waiting = _never_accepted(evidence, service)
-        if waiting >= 1 and (at_work is None or at_work.share + waiting / connections / 2 < 1):
-            number = pluralize(round(waiting), "connection")
-            observation = f"{number} of {connections:,.0f} waited in the accept queue of {service.service}"
-            observation += ", and no process accepted them" + (f"; {at_work.text}" if at_work else "")
-            yield evidence.hit("unserved_connections", "doubt", observation, service.host)
-            return
+    if queues := _unaccepted(evidence):
+        host, where, waiting = max(queues, key=lambda queue: queue[2])
+        observation = f"at least {pluralize(round(waiting), 'connection')} of {connections:,.0f} waited in {where}, and"
+        observation += " no process accepted them"
+        observation += f"; {at_work.text}" if at_work and at_work.share < 1 else ""
+        yield evidence.hit("unserved_connections", "doubt", observation, host)
+        return
     complete = evidence.record.tool in COMPLETE_LATENCIES and "latency_censored" not in evidence.parser_doubts
     if complete and workload.get("keepalive", True) and at_work and at_work.share < _least_share_at_work(evidence):
         yield evidence.hit("unserved_connections", "doubt", at_work.text)
 
 
-def _never_accepted(evidence: Evidence, service: ServiceRecord) -> float:
-    """Return how many connections to a service no process accepted, at half of the looks.
+def _unaccepted(evidence: Evidence) -> list[tuple[str, str, float]]:
+    """Return (host, name of the queue, connections) of accept queues with connections that waited most of the time.
 
-    The sampler looks about twice a second while connections wait, and counts those that waited at its last look, too.
+    The sampler looks about twice a second while connections wait, and tells how many were there at its last look, too,
+    and how long half of them have been. At half of the looks, that must be most of the time since the window began.
+    Longer waits are of connections that are not the load's.
     """
-    waiting = evidence.trace_points(service.host, "unaccepted")
-    address, _, port = str(service.listens).rpartition(":")
-    looks: dict[float, float] = {}
-    for item, points in waiting.items():
-        own_address, _, own_port = item.rpartition(":")
-        if own_port == port and (own_address in (address, *ANY_ADDRESS) or not _IP_ADDRESS.fullmatch(address)):
-            for t, number in points.items():
-                looks[t] = looks.get(t, 0.0) + number
-    # the look before the first one was made before the load began, when none of its connections waited
-    numbers = [looks[t] for t in sorted(looks)][1:]
-    return median_low(numbers) if numbers else 0.0
+    services = evidence.record.services
+    own = {service.listens: service for service in services if service.listens}
+    addresses = {_address(place) for place in own}
+    found: list[tuple[str, str, float]] = []
+    for host in dict.fromkeys(service.host for service in services):
+        waits = evidence.trace_points(host, "accept_wait")
+        for item, points in evidence.trace_points(host, "unaccepted").items():
+            looks = [
+                number if LASTING_SHARE * t <= waits[item].get(t, 0.0) <= t + BEFORE_S else 0.0
+                for t, number in sorted(points.items())
+            ]
+            # at the first look of the window, connections of the warm-up may be there
+            number = median_low(looks[1:]) if looks[1:] else 0.0
+            service = _service_at(item, own)
+            if number >= 1 and service:
+                found.append((service.host, f"the accept queue of {service.service}", number))
+            elif number >= 1 and _address(item) not in (*addresses, *ANY_ADDRESS):  # of another treatment's service
+                found.append((host, f"the accept queue of {item}, which is no service of the study", number))
+    return found
+
+
+def _service_at(item: str, own: Mapping[str, ServiceRecord]) -> ServiceRecord | None:
+    """Return the service that listens at "address:port", also if one of them stands for all addresses."""
+    port = item.rpartition(":")[2]
+    for place, service in own.items():
+        is_same_address = _address(item) in (_address(place), *ANY_ADDRESS) or not _IP_ADDRESS.fullmatch(
+            _address(place)
+        )
+        if place.rpartition(":")[2] == port and is_same_address:
+            return service
+    return None
+
+
+def _address(place: str) -> str:
+    return place.rpartition(":")[0]
+
+
+def _quota_at_work(evidence: Evidence, host: str, label: str) -> float | None:
+    """Return the quota (CPUs) that stopped a label's processes longest in one sample; None if not known."""
+    stopped = evidence.trace_points(host, "throttled_time").get(label, {})
+    quotas = evidence.trace_points(host, "cpu_quota").get(label, {})
+    return quotas.get(max(stopped, key=lambda t: stopped[t])) if stopped else None
 
 
 def _least_share_at_work(evidence: Evidence) -> float:

@@ -104,4 +104,4 @@ def test_connections_that_nobody_accepts_are_counted(tmp_path):
     item = f"127.0.0.1:{address[1]}"
     rows = {m: [r["value"] for r in traces.rows if (r["metric"], r["item"]) == (m, item)] for m in QUEUES}
     assert set(rows["accept_queue"]) == {6}
-    assert rows["unaccepted"][:2] == [0, 6]
+    assert rows["unaccepted"][:2] == [6, 6]

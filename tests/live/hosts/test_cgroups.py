@@ -20,12 +20,13 @@ CONTROLLER = "29 23 0:26 {root} /sys/fs/cgroup{sub} rw,nosuid - {kind} {kind} rw
 
 
 def quotas(shell: list[str], pid: int | str, root: Path | None = None) -> tuple[int, list[str]]:
-    """Return exit code and lines of cgroups.sh for a process, of the folder `root` in place of /."""
+    """Return exit code of cgroups.sh for a process, and its lines on quotas, of the folder `root` in place of /."""
     env = {"PATH": os.environ["PATH"]} | ({"LOADBOOK_ROOT": str(root)} if root else {})
     command = [shutil.which(shell[0]) or shell[0], *shell[1:], SCRIPT, str(pid)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
     assert done.stderr == ""
-    return done.returncode, [line.removeprefix(str(root)) for line in done.stdout.splitlines()]
+    lines = [line.removeprefix(str(root)) for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if not line.endswith(" none")]
 
 
 def layout(root: Path, mounts: str, groups: str, limits: dict[str, str]) -> Path:
@@ -123,3 +124,26 @@ def test_throttling_of_a_watched_process_is_sampled(limited_group, perl, tmp_pat
     assert [p.name for p in traces.problems] == ([] if perl else ["queue_unknown"])
     assert set(quota) == {0.2}
     assert sum(stopped) / len(stopped) > 0.4
+
+
+def test_quota_that_is_set_while_a_process_runs_is_sampled(limited_group, tmp_path):
+    (limited_group / "cpu.cfs_quota_us").write_text("-1")
+    (limited_group.parent / "cpu.cfs_quota_us").write_text("-1")
+    job = sampler_job("m", interval_s=0.25, limit_s=3.0, processes=[("busy", "pid")])
+    for name, content in job.files.items():
+        (tmp_path / name).write_bytes(content)
+    join = f"echo $$ >{limited_group}/cgroup.procs; while :; do :; done"
+    with subprocess.Popen(["/bin/sh", "-c", join]) as busy:
+        try:
+            (tmp_path / "pid").write_text(f"{busy.pid}\n")
+            with subprocess.Popen(job.steps[0], cwd=tmp_path, stdout=subprocess.PIPE) as sampler:
+                output = b""
+                while output.count(b"\n.\n") < 4:
+                    output += sampler.stdout.readline()
+                (limited_group / "cpu.cfs_quota_us").write_text("20000")
+                output += sampler.stdout.read()
+        finally:
+            busy.kill()
+    traces = parse_sampler(output)
+    quota = [row["value"] for row in traces.rows if row["metric"] == "cpu_quota"]
+    assert set(quota) == {0.2} and len(quota) < len(traces.times) - 3

@@ -24,32 +24,39 @@ def values(traces, metric: str, item: str) -> list[float]:
 def test_quota_and_its_throttling_are_read():
     traces = parse_sampler(QUOTA)
     check(traces)
-    assert values(traces, "cpu_quota", "wrk") == [0.2] * 6
+    assert values(traces, "cpu_quota", "wrk") == [0.2] * 5
     # periods 387 -> 389 -> 392, all of them throttled
     assert values(traces, "throttled_periods", "wrk") == [1.0] * 5
     passed_s = traces.times[1] - traces.times[0]
     assert values(traces, "throttled_time", "wrk")[0] == pytest.approx((17.664048699 - 17.579448106) / passed_s)
 
 
-def test_throttled_time_of_version_2_is_in_microseconds():
-    version_2 = QUOTA.replace(b"throttled_time 17579448106", b"throttled_usec 17579448").replace(
-        b"throttled_time 17664048699", b"throttled_usec 17664048"
-    )
-    first, second = (values(parse_sampler(data), "throttled_time", "wrk")[0] for data in (QUOTA, version_2))
-    assert second == pytest.approx(first, rel=1e-3)
-
-
-def test_of_several_quotas_the_smallest_is_named_and_the_one_that_stops_most_is_counted():
-    outer = b"nr_periods 100\nnr_throttled 0\nthrottled_time 0\n"
-    nested = QUOTA.replace(b"quotas wrk:200\n", b"quotas wrk:500 wrk:200\n" + outer)
-    traces = parse_sampler(nested)
+def test_quota_that_stops_is_named_and_not_the_smallest_one():
+    inner = re.sub(rb"(?m)^(quota wrk) 1 200 .*$", rb"\1 2 150 100 0 0\n\g<0>", QUOTA)
+    traces = parse_sampler(inner)
     check(traces)
-    assert values(traces, "cpu_quota", "wrk") == [0.2] * 6
+    assert values(traces, "cpu_quota", "wrk") == [0.2] * 5
     assert values(traces, "throttled_periods", "wrk") == [1.0] * 5
 
 
+def test_counters_of_another_group_are_not_compared():
+    moved = QUOTA.replace(b"quota wrk 1 200 392 337", b"quota wrk 2 200 9392 9337")
+    traces = parse_sampler(moved)
+    check(traces)
+    assert len(values(traces, "throttled_time", "wrk")) == 3
+
+
+def test_throttling_is_told_across_a_gap_that_the_quota_made():
+    blocks = QUOTA.split(b"@ ")
+    traces = parse_sampler(b"@ ".join([*blocks[:2], blocks[-1]]))
+    check(traces)
+    assert [p.name for p in traces.problems] == ["gap"]
+    assert values(traces, "throttled_periods", "wrk") == [1.0]
+    assert not values(traces, "cpu_busy", "all")
+
+
 def test_unreadable_control_group_is_a_problem_that_is_said_once():
-    traces = parse_sampler(QUOTA.replace(b"quotas wrk:200\n", b"quotas wrk:?\n"))
+    traces = parse_sampler(re.sub(rb"(?m)^quota wrk .*$", b"quota wrk ?", QUOTA))
     check(traces)
     assert [(p.name, p.message) for p in traces.problems] == [
         ("quota_unknown", "the control group of wrk cannot be read on this host")
@@ -57,13 +64,22 @@ def test_unreadable_control_group_is_a_problem_that_is_said_once():
     assert not values(traces, "throttled_time", "wrk")
 
 
+@pytest.mark.parametrize("words", [b"wrk 1 200 387", b"wrk 1 200 387 332 x", b"wrk"])
+def test_damaged_quota_spoils_its_sample_only(words):
+    traces = parse_sampler(QUOTA.replace(b"quota wrk 1 200 387 332 17579448106", b"quota " + words))
+    check(traces)
+    assert [p.name for p in traces.problems] == ["unreadable_sample"]
+    assert len(traces.times) == 5
+
+
 def test_connections_in_accept_queues_are_read_with_those_that_stay_there():
     traces = parse_sampler(QUEUE)
     check(traces)
     assert values(traces, "accept_queue", BALANCER) == [11.0] * 8
-    assert values(traces, "accept_queue", "all") == [11, 11, 21, 11, 11, 11, 13, 11]
-    assert values(traces, "unaccepted", BALANCER) == [0, 11, 11]
-    assert values(traces, "unaccepted", "127.228.40.2:18080") == [0]
+    assert values(traces, "accept_queue", "all") == [11, 11, 21, 17, 11, 11, 21, 11]
+    assert values(traces, "unaccepted", BALANCER) == [11, 11, 11]
+    assert values(traces, "accept_wait", BALANCER) == [0.5, 1.2, 1.7]
+    assert not values(traces, "unaccepted", "127.228.40.2:18080")
 
 
 def test_host_that_hides_its_connections_is_said_once():
@@ -87,11 +103,3 @@ def test_damaged_queue_spoils_its_sample_only(item):
     check(traces)
     assert [p.name for p in traces.problems] == ["unreadable_sample"]
     assert len(traces.times) == 7
-
-
-def test_counters_without_their_quota_are_ignored():
-    traces = parse_sampler(QUOTA.replace(b"quotas wrk:200\n", b"quotas\n"))
-    check(traces)
-    assert not values(traces, "throttled_time", "wrk")
-    too_many = parse_sampler(QUOTA.replace(b"nr_periods 387\n", b"nr_periods 387\nnr_periods 387\n"))
-    assert [p.name for p in too_many.problems] == ["unreadable_sample"]

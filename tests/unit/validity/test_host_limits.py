@@ -5,13 +5,21 @@ from __future__ import annotations
 import pytest
 from test_rules_of_runs import STUDY, make
 
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import RuleHit
-from loadbook.validity.rules import check_run
-from valid_trial import CLEAN, INTERLEAVED, check, named
+from loadbook.validity.rules import check_run, check_trial
+from valid_trial import CLEAN, INTERLEAVED, check, named, rows, traces
 
 LISTENING = CLEAN["services"][0] | {"listens": "10.0.0.2:18080"}
 QUEUE = ("web-1", "accept_queue", "all")
-WAITING = ("web-1", "unaccepted", "10.0.0.2:18080")
+
+
+def waiting(number: float, place: str = "10.0.0.2:18080") -> dict:
+    """Return the traces of this many connections in an accept queue."""
+    return {QUEUE: number, ("web-1", "unaccepted", place): number}
+
+
 RELAXED = {
     ("driver-1", "process_cpu", "wrk:100"): 0.3,
     ("driver-1", "cpu_busy", "cpu1"): 0.35,
@@ -27,16 +35,22 @@ def text(hit: RuleHit) -> str:
     return hit.message.replace("\u00a0", " ")
 
 
-def unserved(measured=None, traced=None, **changes) -> list[RuleHit]:
-    changes = {"services": [LISTENING]} | changes
-    return named(check(measured, {QUEUE: 0.0} | (traced or {}), **changes), "unserved_connections")
+def unserved(measured=None, traced=None, waits=lambda t: t, **changes) -> list[RuleHit]:
+    """Return the hits; `waits` is how long half of the waiting connections have waited at a time of the window."""
+    changed = CLEAN | {"services": [LISTENING]} | changes
+    points = traces({QUEUE: 0.0} | (traced or {}))
+    points += [
+        row | {"metric": "accept_wait", "value": waits(row["t_s"])} for row in points if row["metric"] == "unaccepted"
+    ]
+    record = TrialRecord.model_validate(changed)
+    return named(check_trial(record, rows(measured), points, [], ValidityLimits()), "unserved_connections")
 
 
 def test_connections_that_no_process_accepts_are_counted_and_named():
-    (hit,) = unserved(TEN_AT_WORK, {QUEUE: 40.0, WAITING: 40.0})
+    (hit,) = unserved(TEN_AT_WORK, waiting(40.0))
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert text(hit).startswith(
-        "40 connections of 50 waited in the accept queue of nginx, and no process accepted them; "
+        "at least 40 connections of 50 waited in the accept queue of nginx, and no process accepted them; "
         "25,000 requests/s of 400 µs each keep 10.0 connections at work, 20 % of the 50 asked for"
     )
     assert "MaxRequestWorkers" in hit.message
@@ -44,17 +58,27 @@ def test_connections_that_no_process_accepts_are_counted_and_named():
 
 @pytest.mark.parametrize("address", ["0.0.0.0:18080", "[::]:18080"])
 def test_service_that_listens_on_all_addresses_is_recognised(address):
-    assert unserved(TEN_AT_WORK, {QUEUE: 40.0, ("web-1", "unaccepted", address): 40.0})
+    assert unserved(TEN_AT_WORK, waiting(40.0, address))
 
 
-@pytest.mark.parametrize("address", ["10.0.0.3:18080", "10.0.0.2:18081"])
-def test_queue_of_another_socket_of_the_host_is_not_the_services(address):
-    assert not unserved(FIFTY_AT_WORK, {QUEUE: 40.0, ("web-1", "unaccepted", address): 40.0})
+@pytest.mark.parametrize("address", ["0.0.0.0:18081", "10.0.0.2:18081"])
+def test_queue_that_may_be_of_another_treatments_service_is_not_told(address):
+    assert not unserved(FIFTY_AT_WORK, waiting(40.0, address))
 
 
 def test_connections_that_wait_in_turn_are_served():
-    # connection for every request at a busy server: some wait at every look, and all are answered
-    assert not unserved(FIFTY_AT_WORK, {QUEUE: 40.0, WAITING: 40.0})
+    # a connection for every request at a slow server: at every look, others have waited for half a second
+    assert not unserved(FIFTY_AT_WORK, waiting(40.0), waits=lambda t: 0.5)
+    assert unserved(FIFTY_AT_WORK, waiting(40.0))
+
+
+def test_connections_from_before_the_load_are_not_the_loads():
+    assert not unserved(FIFTY_AT_WORK, waiting(40.0), waits=lambda t: t + 600)
+
+
+def test_queue_of_a_server_outside_of_the_study_is_named():
+    (hit,) = unserved(FIFTY_AT_WORK, waiting(7.0, "127.0.0.1:28999"))
+    assert "waited in the accept queue of 127.0.0.1:28999, which is no service of the study, and" in text(hit)
 
 
 def test_few_connections_at_work_are_told_without_a_queue_if_the_driver_has_time():
@@ -73,8 +97,8 @@ def test_few_connections_at_work_are_told_without_a_queue_if_the_driver_has_time
 
 def test_in_interleaved_blocks_only_the_queue_tells():
     interleaved = {"interleaved": INTERLEAVED, "execution": "interleaved"}
-    (hit,) = unserved(TEN_AT_WORK, {QUEUE: 40.0, WAITING: 40.0}, **interleaved)
-    assert text(hit).startswith("40 connections of 50 waited in the accept queue of nginx, and no process accepted")
+    (hit,) = unserved(TEN_AT_WORK, waiting(40.0), **interleaved)
+    assert text(hit).startswith("at least 40 connections of 50 waited in the accept queue of nginx, and no process")
     assert "at work" not in text(hit)
     assert not unserved(TEN_AT_WORK, RELAXED, **interleaved)
 
@@ -95,8 +119,8 @@ def test_quota_that_stops_nothing_is_no_doubt():
 
 
 def test_host_that_hides_other_tenants_is_said_not_to_be_checked():
-    records, rows = make()
+    records, measured = make()
     host = records[0].monitors[0].host
-    hits = check_run(STUDY, records, rows, facts={f"{host}-before": {"proc_stat": {"value": "lxcfs"}}})
+    hits = check_run(STUDY, records, measured, facts={f"{host}-before": {"proc_stat": {"value": "lxcfs"}}})
     told = [(hit.name, hit.level, hit.host) for hit in hits if "lxcfs" in hit.message]
     assert told == [("stolen_cpu", "unchecked", host), ("foreign_cpu", "unchecked", host)]
