@@ -111,6 +111,10 @@ class CommandError(HostError):
     """A command on a host ended with an exit code that means failure."""
 
 
+class NotRecordedError(HostError):
+    """A replay was asked for an answer that the recorded run does not have."""
+
+
 class HostFullError(HostError):
     """A host's disk is full; files written there since then are not reliable."""
 

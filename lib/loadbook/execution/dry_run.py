@@ -167,6 +167,7 @@ class DryRun:
                 if instance.rendered.config_sha256 not in checked:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
+                    instance.read_warnings()
                     instance.stop()
                     yield from Notes(self.testbed, [{placement: instance}]).annotate(self.log.take())
 

@@ -312,6 +312,7 @@ def _configuration_problem(instance: Instance) -> Problem | None:
     try:
         try:
             instance.check()
+            instance.read_warnings()
         finally:
             instance.stop()
     except LoadbookError as error:

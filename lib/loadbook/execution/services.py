@@ -94,6 +94,7 @@ class TrialServices:
             live=proof.live,
             live_evidence=proof.evidence,
             listens=host_port(instance.address, instance.port),
+            backlog=instance.backlog,
             pids=proof.pids,
             config_files=list(files),
             effective=next(iter(dump), None),
@@ -113,6 +114,12 @@ class TrialServices:
         else:
             chosen = isinstance(spec.values(setting.vars)[name], int)
         return WorkersRecord(count=count, setting=name, automatic=not chosen)
+
+    def _known_warnings(self, placement: Placement) -> list[str]:
+        """Return the warnings of a service's configuration that the checks before the run found."""
+        known = self.testbed.configuration_warnings.items()
+        key, treatment = (placement.role, placement.spec.name), self.deployment.treatment
+        return [line for (*place, line), treatments in known if tuple(place) == key and treatment in treatments]
 
     def check_running(self) -> None:
         """Raise ServerFailedError if a service ended, InvalidTrialError if a host's own server changed, in the load.
@@ -173,7 +180,7 @@ class TrialServices:
             log = instance.log()
             write_trial_file(self.folder / f"log-{placement.alias}-{placement.role}", log)
             if record := self._records.get(placement):
-                record.warnings = instance.log_warnings(log)
+                record.warnings = list(dict.fromkeys([*self._known_warnings(placement), *instance.log_warnings(log)]))
         finally:
             with self.testbed.collecting_restore_errors():
                 instance.stop()

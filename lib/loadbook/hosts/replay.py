@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
-from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
+from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError, NotRecordedError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.jobs import CALIBRATION_SUFFIX, CPU_READINGS_PROGRAM, WARMUP_SUFFIX, job_folder
 from loadbook.modes.base import mode_of_block, mode_of_record
@@ -290,7 +290,8 @@ class ReplayHost(Host):
         try:
             return lookup(key)
         except KeyError:
-            raise HostError(self.alias, f"{self._context()}: not recorded: {' '.join(key)[:160]}", _HINT) from None
+            problem = f"{self._context()}: not recorded: {' '.join(key)[:160]}"
+            raise NotRecordedError(self.alias, problem, _HINT) from None
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Return the recorded result of the command; with `check`, an exit code other than 0 raises CommandError."""

@@ -10,11 +10,12 @@ import ipaddress
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from loadbook.core import clock
-from loadbook.core.errors import HostError, LostError
+from loadbook.core.errors import HostError, LostError, NotRecordedError
 from loadbook.core.text import host_port
 from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.script import Script
@@ -264,6 +265,27 @@ class Instance:
         self.check_warnings = self._warnings(checked.stdout + b"\n" + checked.stderr)
         self.effective_config = self._run_required("effective", "does not dump its configuration").stdout
 
+    def read_warnings(self) -> list[str]:
+        """Return the warnings of the service's check and of its command `warnings`, under its limit of open files.
+
+        Call it after `check`. A study's own file may keep warnings out of the log and out of the check.
+        """
+        if argv := self.rendered.commands.get("warnings"):
+            limited = LaunchOptions(nofile=self.launch.nofile).wrap(argv)
+            with suppress(NotRecordedError):  # by earlier versions
+                done = self.host.run(limited, timeout_s=CONTROL_TIMEOUT_S)
+                self.check_warnings += self._warnings(done.stdout + b"\n" + done.stderr)
+        self.check_warnings = list(dict.fromkeys(self.check_warnings))
+        return self.check_warnings
+
+    @property
+    def backlog(self) -> int | None:
+        """The longest accept queue that the service's files ask for; None if they ask for none."""
+        texts = [data.decode(errors="replace") for data in self.rendered.files.values()]
+        pattern = self.spec.backlog
+        asked = [int(number) for text in texts for number in re.findall(pattern, text)] if pattern else []
+        return max(asked, default=None)
+
     def _run_required(self, name: str, failure: str) -> CommandResult:
         """Run the command `name`, which must succeed; an empty result if the service does not define it."""
         argv = self.rendered.commands.get(name)
@@ -401,7 +423,10 @@ class Instance:
         return parse_processes(done.text)
 
     def log(self) -> bytes:
-        """Return the last bytes that the service wrote to stderr."""
+        """Return the last bytes of the service's log: what it wrote to stderr, or to stdout (`errors.stream`)."""
+        if self.spec.errors and self.spec.errors.stream == "stdout":
+            with suppress(NotRecordedError):  # by earlier versions
+                return self._tail(self._stdout_file)
         return self._tail(self.log_file)
 
     def log_warnings(self, log: bytes) -> list[str]:
@@ -426,6 +451,10 @@ class Instance:
         """Path of the service's log file (its stderr) on the host."""
         return f"{self.host.workdir}/jobs/{self.name}/stderr.1"
 
+    @property
+    def _stdout_file(self) -> str:
+        return f"{self.host.workdir}/jobs/{self.name}/stdout.1"
+
     def _tail(self, path: str) -> bytes:
         return self._read(["tail", "-c", str(LOG_TAIL_BYTES), path])
 
@@ -434,7 +463,7 @@ class Instance:
 
     def _log_end(self) -> str:
         """Return an excerpt of the log's end: of stderr, or of stdout if that is empty."""
-        return self._excerpt(self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1"))
+        return self._excerpt(self.log().strip() or self._tail(self._stdout_file))
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; may be called again, or before `start`."""

@@ -137,7 +137,7 @@ def render(
         return {**typed_values, **located, "built": f"{located['built']}/{program}", "config_id": config_id}
 
     blank_files, blank_commands = _render_all(spec, templates, template_values(context.blanked(), "0"))
-    own = {name: argv for name, argv in blank_commands.items() if name in Commands.model_fields}
+    own = {n: argv for n, argv in blank_commands.items() if n in Commands.model_fields and n != "warnings"}
     canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), own], sort_keys=True)
     sha256 = hashlib.sha256(canonical.encode()).hexdigest()
     config_id = f"{sha256[:16]}-{token or secrets.token_hex(6)}"

@@ -145,12 +145,14 @@ class Build(ServiceModel):
 class Commands(ServiceModel):
     """Argument lists whose items are templates; a list is left out if its first item is rendered as "".
 
-    `prepare` is run first, after the files are written; `start` must run in the foreground.
+    `prepare` is run first, after the files are written; `start` must run in the foreground. `warnings`, run once before
+    a run, prints what `check` leaves out (`errors.warnings` matches its lines).
     """
 
     start: Argv
     prepare: Argv | None = None
     check: Argv | None = None
+    warnings: Argv | None = None
     effective: Argv | None = None
 
 
@@ -173,6 +175,7 @@ class ErrorMessages(ServiceModel):
     warnings : matches lines of the running server's log that make a result doubtful; `harmless` matches those that do
         not, such as lines that loadbook's own configuration causes.
     failures : matches lines of the running server's log that give the reason why it answered a request with an error.
+    stream : which of its outputs is that log.
     """
 
     line: Pattern | None = None
@@ -180,6 +183,7 @@ class ErrorMessages(ServiceModel):
     warnings: Pattern | None = None
     harmless: Pattern | None = None
     failures: Pattern | None = None
+    stream: Literal["stderr", "stdout"] = "stderr"
 
     def errors_first(self, output: str) -> str:
         """Return the lines of the output in their order, but with the errors before all others."""
@@ -314,6 +318,7 @@ class ServiceSpec(ServiceModel):
     direct_return: bool = False
     tables: tuple[str, ...] = ()
     errors: ErrorMessages | None = None
+    backlog: NumberPattern | None = Field(None, description="matches the length of its accept queue in its files")
     idle_timeout: IdleTimeout | None = None
     workers: Workers | None = None
     memory_mib: Annotated[int, Field(ge=1)] = 64

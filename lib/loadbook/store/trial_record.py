@@ -123,6 +123,7 @@ class ServiceRecord(_Record):
     live: bool | None = Field(None, description="did the live process answer with this configuration's id?")
     live_evidence: str | None = None
     listens: str | None = Field(None, description="address and port that the load, or its balancer, sends requests to")
+    backlog: int | None = Field(None, description="length of its accept queue that its files ask for")
     pids: list[int] = Field(default_factory=list)
     config_files: list[RelativeFile] = Field(
         default_factory=list, description="rendered files kept in the trial folder"

@@ -198,15 +198,23 @@ def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator
             yield rule_hit("facts_differ", "doubt", observation, host=host)
 
 
-def service_warnings(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Doubt a run whose services wrote warnings into their logs: each line once, with the treatments that have it."""
+def service_warnings(records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
+    """Doubt a run whose services wrote warnings into their logs: each line once, with the treatments that have it.
+
+    No server says that its accept queue is shorter than asked for, as the kernel allows no longer one (listen(2)).
+    `facts` as in `facts_differ`.
+    """
     treatments: dict[tuple[str, str], dict[str, None]] = {}
     for record in records:
         for service in record.services:
-            for line in service.warnings:
+            allowed = facts.get(service.host + BEFORE_SUFFIX, {}).get("net.core.somaxconn", {}).get("value")
+            lines_of = [f"logged \u201c{line}\u201d" for line in service.warnings]
+            if service.backlog and isinstance(allowed, int) and service.backlog > allowed:
+                lines_of.append(f"has an accept queue of {allowed:,} (net.core.somaxconn), not of {service.backlog:,},")
+            for line in lines_of:
                 treatments.setdefault((f"{service.role}: {service.service}", line), {})[record.treatment] = None
     lines = [
-        f"{service} logged \u201c{line}\u201d in {', '.join(shorten_list(list(names), MAX_NAMED_TREATMENTS))}"
+        f"{service} {line} in {', '.join(shorten_list(list(names), MAX_NAMED_TREATMENTS))}"
         for (service, line), names in sorted(treatments.items())
     ]
     if lines:

@@ -158,7 +158,7 @@ def check_run(
         *treatment_not_exercised(study, measured, measurements, changes or {}, ineffective or {}),
         *machine.facts_differ(study, measured, facts or {}),
         *host_limits.hidden_cpu_time(measured, facts or {}),
-        *machine.service_warnings(measured),
+        *machine.service_warnings(measured, facts or {}),
         *machine.more_workers_than_cpus(study, measured),
         *(hit for hit in machine.state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),

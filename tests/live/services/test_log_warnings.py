@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import resource
 
 import pytest
 
+from loadbook.services.instance import LaunchOptions
 from local_host import LocalHost
 from ordinary_user import OrdinaryUsersHost
 from running_services import page, running
@@ -74,3 +76,22 @@ def test_reduced_number_of_clients_is_a_warning_of_redis(here: LocalHost, free_p
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     assert "maxclients has been reduced to" in line
+
+
+def test_warnings_that_a_file_keeps_out_of_the_log_are_read_before_the_run(here: LocalHost, free_ports):
+    with running(here, "nginx", free_ports[0]) as web:
+        text = web.rendered.files["nginx.conf"].decode()
+    quiet = re.sub(r"error_log \S+ warn;", "error_log stderr;", text)
+    own = re.sub(r"worker_connections \d+;|events \{", lambda m: "events { worker_connections 1000000;", quiet, count=1)
+    with running(here, "nginx", free_ports[0], main=own.encode()) as web:
+        assert web.log_warnings(web.log()) == []
+        web.launch = LaunchOptions(nofile=1000)
+        (line,) = web.read_warnings()
+    assert line == "[warn] 1000000 worker_connections exceed open file resource limit: 1000"
+
+
+def test_length_of_the_accept_queue_is_read_in_the_files(here: LocalHost, free_ports):
+    with running(here, "httpd", free_ports[0], listen_backlog=9000) as web:
+        assert web.backlog == 9000
+    with running(here, "httpd", free_ports[0]) as web:
+        assert web.backlog is None

@@ -361,6 +361,16 @@ def test_warnings_in_logs_are_one_doubt_with_each_line_once_and_its_treatments()
     assert "“[warn] another” in base, again" in hit.message
 
 
+def test_accept_queue_that_the_kernel_makes_shorter_is_said():
+    services = [CLEAN["services"][0] | {"backlog": 65_535, "config_sha256": "1" * 64}]
+    records, rows = make(x={"services": services})
+    facts = {"web-1-before": {"net.core.somaxconn": {"value": 4096, "kind": "identity"}}}
+    (hit,) = named(check_run(STUDY, records, rows, facts=facts), "service_warnings")
+    assert "web: nginx has an accept queue of 4,096 (net.core.somaxconn), not of 65,535, in x: " in hit.message
+    facts["web-1-before"]["net.core.somaxconn"]["value"] = 65_535
+    assert named(check_run(STUDY, records, rows, facts=facts), "service_warnings") == []
+
+
 def web(count: int, automatic: bool = True, **changes: Any) -> dict[str, Any]:
     """The changes of an arm's records whose web server has so many workers, on one CPU."""
     workers = {"count": count, "setting": "worker_processes", "automatic": automatic}
