@@ -24,6 +24,10 @@ MIN_BUSY_SHARE, MAX_DRIVER_CPU = 0.6, 0.8
 # share of the time since the window began for which unserved connections wait, and seconds before it at which an
 # interleaved load may have opened its connections
 LASTING_SHARE, BEFORE_S = 0.5, 10.0
+# seconds: earlier looks may be of the warm-up's connections; by how much a look may be late
+FIRST_LOOK_S, LATE_LOOK_S = 0.5, 0.75
+# of the connections at work; with fewer, some were idle
+IDLE_SHARE = 0.9
 # an address that stands for all addresses of a host
 ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
 _IP_ADDRESS = re.compile(r"\[.*\]|[\d.]+", re.ASCII)  # or a host name, which is that of any of its addresses
@@ -73,7 +77,11 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
         return
     busy = busy_connections(evidence)
     at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
-    if queues := _unaccepted(evidence):
+    # the sampler may have seen a connection a look after it came; granted where some connections must have been idle
+    queues = _unaccepted(evidence)
+    if not queues and at_work and at_work.share < IDLE_SHARE:
+        queues = _unaccepted(evidence, LATE_LOOK_S)
+    if queues:
         host, where, waiting = max(queues, key=lambda queue: queue[2])
         observation = f"at least {pluralize(round(waiting), 'connection')} of {connections:,.0f} waited in {where}, and"
         observation += " no process accepted them"
@@ -85,12 +93,12 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("unserved_connections", "doubt", at_work.text)
 
 
-def _unaccepted(evidence: Evidence) -> list[tuple[str, str, float]]:
+def _unaccepted(evidence: Evidence, late_s: float = 0.0) -> list[tuple[str, str, float]]:
     """Return (host, name of the queue, connections) of accept queues with connections that waited most of the time.
 
     The sampler looks about twice a second while connections wait, and tells how many were there at its last look, too,
-    and how long half of them have been. At half of the looks, that must be most of the time since the window began.
-    Longer waits are of connections that are not the load's.
+    and how long half of them have been. At half of the looks, that must be most of the time since the window began,
+    less `late_s` seconds. Longer waits are of connections that are not the load's.
     """
     services = evidence.record.services
     own = {service.listens: service for service in services if service.listens}
@@ -100,11 +108,11 @@ def _unaccepted(evidence: Evidence) -> list[tuple[str, str, float]]:
         waits = evidence.trace_points(host, "accept_wait")
         for item, points in evidence.trace_points(host, "unaccepted").items():
             looks = [
-                number if LASTING_SHARE * t <= waits[item].get(t, 0.0) <= t + BEFORE_S else 0.0
-                for t, number in sorted(points.items())
+                number if LASTING_SHARE * t - late_s <= waits[item].get(t, 0.0) <= t + BEFORE_S else 0.0
+                for t, number in points.items()
+                if t >= FIRST_LOOK_S
             ]
-            # at the first look of the window, connections of the warm-up may be there
-            number = median_low(looks[1:]) if looks[1:] else 0.0
+            number = median_low(looks) if looks else 0.0
             service = _service_at(item, own)
             if number >= 1 and service:
                 found.append((service.host, f"the accept queue of {service.service}", number))

@@ -287,7 +287,7 @@ def test_loads_that_differ_as_printed_stand_beside_the_verdict(tmp_path: Path) -
     assert compare(before, mixed).other_loads == "connections 50 of before, 50 and 400 of mixed"
     elsewhere = compare(before, write_runs(tmp_path / "elsewhere", SLOW, url="http://10.0.0.8/"))
     assert not elsewhere.other_loads and to_json(elsewhere)["other_loads"] is None
-    assert elsewhere.limits[-1].endswith("which print connections, path and threads of the load")
+    assert elsewhere.limits[-1].endswith("which print connections, path, scheme and threads of the load")
 
 
 def test_open_loads_at_other_rates_stand_beside_the_verdict() -> None:

@@ -70,6 +70,14 @@ def test_connections_that_wait_in_turn_are_served():
     # a connection for every request at a slow server: at every look, others have waited for half a second
     assert not unserved(FIFTY_AT_WORK, waiting(40.0), waits=lambda t: 0.5)
     assert unserved(FIFTY_AT_WORK, waiting(40.0))
+    # a mean that wrk has corrected for pauses is of no use
+    assert unserved({("latency", "mean"): 0.016}, waiting(40.0))
+
+
+def test_wait_that_was_seen_late_counts_if_connections_were_idle():
+    late = {"traced": waiting(30.0), "waits": lambda t: max(0.0, 0.5 * t - 0.2)}
+    assert unserved({("latency", "mean"): 0.0008}, **late)
+    assert not unserved(FIFTY_AT_WORK, **late)
 
 
 def test_connections_from_before_the_load_are_not_the_loads():
