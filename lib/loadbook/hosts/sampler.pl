@@ -90,7 +90,8 @@ sub connections {    # of these states: [local address and port, peer, length of
             return undef if length $answer < 16;
             while ( length $answer >= 16 ) {
                 my ( $size, $type ) = unpack 'L S', $answer;
-                return undef if $type == 2 || $size < 16;                        # NLMSG_ERROR
+                # NLMSG_ERROR; without IPv6, IPv4 is enough
+                return $family == 2 ? undef : \@found if $type == 2 || $size < 16;
                 if ( $type == 3 ) { $is_done = 1; last }                         # NLMSG_DONE
                 my ( $port, $peer_port, $own, $peer, $waiting, $inode ) = unpack 'x4 n n a16 a16 x16 L x8 L', substr $answer, 16;
                 my $address = unpack 'H*', $family == 2 ? substr $own, 0, 4 : $own;
@@ -102,8 +103,8 @@ sub connections {    # of these states: [local address and port, peer, length of
     return \@found;
 }
 
-my $look_again_s = 0.5;     # listing all connections costs milliseconds
-my ( $looked, %since );   # when they were last listed; socket and peer -> since when the connection is known to wait
+my $look_again_s = 0.5;    # listing all connections costs milliseconds
+my ( $looked, %since );    # when they were last listed; socket and peer -> since when the connection is known to wait
 
 sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that is not empty; ? if not known
     my $queues = $can_list && connections($listening);

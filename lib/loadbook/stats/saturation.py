@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from loadbook.store.run_record import BEFORE_SUFFIX, RecordedHost
+from loadbook.store.run_record import RecordedHost, host_cpu_quota
 from loadbook.store.tables import RunData, measured_windows_s
 from loadbook.study.workload import spinning_reason
 
@@ -151,18 +151,12 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
             settings = [data.study.setting(treatment, role) for role in host.roles if role in data.study.roles]
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]
-            quota = min((cpus for cpus in (sum(quotas), _host_quota(data.facts, alias)) if cpus), default=None)
+            quota = min((cpus for cpus in (sum(quotas), host_cpu_quota(data.facts, alias)) if cpus), default=None)
             cpus = {n for mask in masks for n in cpu_list(mask)} if "all" not in masks else set()
             if (own := host.cpus) is not None:  # CPU numbers in a study count within the CPUs of the host
                 cpus = {own[n] for n in cpus if n < len(own)}
             allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) or None, quota)
     return allowances
-
-
-def _host_quota(facts: Mapping[str, Any], alias: str) -> float | None:
-    """Return the CPU quota of a host's login in CPUs, by the facts at the begin of the run; None if it has none."""
-    value = facts.get(alias + BEFORE_SUFFIX, {}).get("cpu_quota", {}).get("value")
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def link_capacities(hosts: HostRecords) -> dict[str, float]:

@@ -225,6 +225,15 @@ def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, 
     return {name: (other, own) for name, (other, own) in pairs.items() if own != other}
 
 
+def host_cpu_quota(facts: Mapping[str, Any], alias: str) -> float | None:
+    """Return the CPU quota of a host's login in CPUs, by its facts before the run; None if it has none.
+
+    `facts` maps ``<alias>-before`` to facts.
+    """
+    value = facts.get(alias + BEFORE_SUFFIX, {}).get("cpu_quota", {}).get("value")
+    return float(value) if isinstance(value, (int, float)) else None
+
+
 def fact_differences(
     before: Mapping[str, Fact], after: Mapping[str, Fact], tolerance: float = FACT_TOLERANCE
 ) -> list[FactDifference]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from loadbook.core.units import format_percent, shorten_list
 from loadbook.modes.base import mode_of_record
-from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
+from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences, host_cpu_quota
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
@@ -221,10 +221,10 @@ def service_warnings(records: Sequence[TrialRecord], facts: Mapping[str, Any]) -
         yield rule_hit("service_warnings", "doubt", "; ".join(shorten_list(lines, MAX_WARNINGS)))
 
 
-def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
+def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
     """Doubt a run in which a server chose more workers than the CPUs it was given, once with all such treatments.
 
-    A number that the study has chosen is not judged.
+    A number that the study has chosen is not judged. `facts` as in `facts_differ`.
     """
     most: dict[
         tuple[str, str, str, float, str], int
@@ -233,7 +233,8 @@ def more_workers_than_cpus(study: Study, records: Sequence[TrialRecord]) -> Iter
         for service in record.services:
             workers = service.workers
             quota = study.setting(record.treatment, service.role).cpu_quota if service.role in study.roles else None
-            cpus = min((given for given in (len(service.cpus), quota) if given), default=None)
+            host_quota = host_cpu_quota(facts, service.host)
+            cpus = min((given for given in (len(service.cpus), quota, host_quota) if given), default=None)
             if workers and workers.automatic and cpus is not None and workers.count > ceil(cpus):
                 group = service.role, service.service, workers.setting, cpus, record.treatment
                 most[group] = max(workers.count, most.get(group, 0))

@@ -159,7 +159,7 @@ def check_run(
         *machine.facts_differ(study, measured, facts or {}),
         *host_limits.hidden_cpu_time(measured, facts or {}),
         *machine.service_warnings(measured, facts or {}),
-        *machine.more_workers_than_cpus(study, measured),
+        *machine.more_workers_than_cpus(study, measured, facts or {}),
         *(hit for hit in machine.state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
         *responses.order_not_random(records),

@@ -406,6 +406,13 @@ def test_automatic_workers_are_compared_with_a_quota_of_cpu_time():
     assert hit.message.startswith("web: nginx has 3 workers on 1.5 CPUs in x (worker_processes = 2 would fit): ")
 
 
+def test_automatic_workers_are_compared_with_the_quota_of_their_host():
+    records, rows = make(x=web(3, cpus=[0, 1, 2, 3]))
+    facts = {"web-1-before": {"cpu_quota": {"value": 1.5, "kind": "identity"}}}
+    (hit,) = named(check_run(STUDY, records, rows, facts=facts), "more_workers_than_cpus")
+    assert hit.message.startswith("web: nginx has 3 workers on 1.5 CPUs in x (worker_processes = 2 would fit): ")
+
+
 def test_run_recorded_without_warnings_has_no_doubt_of_them():
     records, rows = make()
     assert "warnings" not in CLEAN["services"][0]
