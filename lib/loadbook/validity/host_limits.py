@@ -30,6 +30,8 @@ FIRST_LOOK_S, LATE_LOOK_S = 0.5, 0.75
 IDLE_SHARE = 0.9
 # an address that stands for all addresses of a host
 ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104
+# what services of a host use for each other; at its other addresses, other runs and treatments have services, too
+LOOPBACK = {"127.0.0.1", "[::1]"}
 _IP_ADDRESS = re.compile(r"\[.*\]|[\d.]+", re.ASCII)  # or a host name, which is that of any of its addresses
 
 
@@ -116,7 +118,7 @@ def _unaccepted(evidence: Evidence, late_s: float = 0.0) -> list[tuple[str, str,
             service = _service_at(item, own)
             if number >= 1 and service:
                 found.append((service.host, f"the accept queue of {service.service}", number))
-            elif number >= 1 and _address(item) not in (*addresses, *ANY_ADDRESS):  # of another treatment's service
+            elif number >= 1 and _address(item) in LOOPBACK - addresses:
                 found.append((host, f"the accept queue of {item}, which is no service of the study", number))
     return found
 

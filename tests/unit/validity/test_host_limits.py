@@ -61,8 +61,8 @@ def test_service_that_listens_on_all_addresses_is_recognised(address):
     assert unserved(TEN_AT_WORK, waiting(40.0, address))
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:18081", "10.0.0.2:18081"])
-def test_queue_that_may_be_of_another_treatments_service_is_not_told(address):
+@pytest.mark.parametrize("address", ["0.0.0.0:18081", "10.0.0.2:18081", "10.0.0.9:18080", "127.1.2.3:80"])
+def test_queue_that_may_be_of_another_treatment_or_run_is_not_told(address):
     assert not unserved(FIFTY_AT_WORK, waiting(40.0, address))
 
 
