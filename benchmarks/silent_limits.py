@@ -204,7 +204,10 @@ def main() -> int:
             if name in wanted:
                 good &= plant(layout, hosts, kind, rule)
         if "clean" in wanted:
-            good &= clean(layout)
+            try:
+                good &= clean(layout)
+            finally:
+                Lab.load(layout.lab).down()  # of the studies that need other hosts
     return 0 if good else 1
 
 
