@@ -280,11 +280,11 @@ class Instance:
 
     @property
     def backlog(self) -> int | None:
-        """The longest accept queue that the service's files ask for; None if they ask for none."""
-        texts = [data.decode(errors="replace") for data in self.rendered.files.values()]
-        pattern = self.spec.backlog
-        asked = [int(number) for text in texts for number in re.findall(pattern, text)] if pattern else []
-        return max(asked, default=None)
+        """The longest accept queue that the service's main file asks for, without comments; None if it asks for none."""
+        if self.spec.backlog is None or self.spec.main is None:
+            return None
+        text = re.sub(r"#.*", "", self.rendered.files[self.spec.main].decode(errors="replace"))
+        return max(map(int, re.findall(self.spec.backlog, text)), default=None)
 
     def _run_required(self, name: str, failure: str) -> CommandResult:
         """Run the command `name`, which must succeed; an empty result if the service does not define it."""

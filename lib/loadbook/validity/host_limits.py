@@ -47,9 +47,10 @@ def cpu_throttled(evidence: Evidence) -> Iterator[RuleHit]:
         label = max(stopped, key=lambda name: stopped[name])
         quota = _quota_at_work(evidence, monitor.host, label)
         periods = evidence.trace_means(monitor.host, "throttled_periods").get(label, 0.0)
-        is_driver = label == evidence.record.tool
+        name = re.sub(r"\.\d+$", "", label)  # of an interleaved block, with the arm's number: haproxy.1
+        is_driver = name == evidence.record.tool
         observation = f"a CPU quota of {monitor.host}" + (f" ({quota:g} CPUs)" if quota is not None else "")
-        observation += f" stopped {'the load generator' if is_driver else label} in "
+        observation += f" stopped {'the load generator' if is_driver else name} in "
         observation += f"{format_percent(periods, 0, signed=False)} of its periods"
         yield evidence.hit("cpu_throttled", "doubt", observation, monitor.host)
 
@@ -80,9 +81,9 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
     busy = busy_connections(evidence)
     at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
     # the sampler may have seen a connection a look after it came; granted where some connections must have been idle
-    queues = _unaccepted(evidence)
+    queues = [queue for queue in _unaccepted(evidence) if queue[2] <= connections]
     if not queues and at_work and at_work.share < IDLE_SHARE:
-        queues = _unaccepted(evidence, LATE_LOOK_S)
+        queues = [queue for queue in _unaccepted(evidence, LATE_LOOK_S) if queue[2] <= connections]
     if queues:
         host, where, waiting = max(queues, key=lambda queue: queue[2])
         observation = f"at least {pluralize(round(waiting), 'connection')} of {connections:,.0f} waited in {where}, and"

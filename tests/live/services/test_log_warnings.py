@@ -93,5 +93,10 @@ def test_warnings_that_a_file_keeps_out_of_the_log_are_read_before_the_run(here:
 def test_length_of_the_accept_queue_is_read_in_the_files(here: LocalHost, free_ports):
     with running(here, "httpd", free_ports[0], listen_backlog=9000) as web:
         assert web.backlog == 9000
+        text = web.rendered.files["httpd.conf"].decode()
+        text = text.replace(web.rendered.context.dir, "{{ dir }}")
+    own = re.sub(r"(?m)^ListenBacklog.*$", "# ListenBacklog 9000\nlistenbacklog 8000", text)
+    with running(here, "httpd", free_ports[0], main=own.encode()) as web:
+        assert web.backlog == 8000
     with running(here, "httpd", free_ports[0]) as web:
         assert web.backlog is None
