@@ -280,7 +280,7 @@ class Instance:
 
     @property
     def backlog(self) -> int | None:
-        """The longest accept queue that the service's main file asks for, without comments; None if it asks for none."""
+        """The longest accept queue that the main file asks for outside of comments; None if it asks for none."""
         if self.spec.backlog is None or self.spec.main is None:
             return None
         text = re.sub(r"#.*", "", self.rendered.files[self.spec.main].decode(errors="replace"))
