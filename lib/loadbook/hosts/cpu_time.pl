@@ -11,7 +11,7 @@ my $number = $number{ ( POSIX::uname() )[4] };
 my $has_hires = eval { require Time::HiRes; 1 };
 die "$0: no Time::HiRes, and an unknown machine\n" if !$has_hires && !$number;
 
-sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
+sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic, 2 CPU time of this process
     my ($id) = @_;
     return Time::HiRes::clock_gettime($id) if $has_hires;
     my $buffer = pack 'q q', 0, 0;

@@ -79,9 +79,9 @@ my ( $af_netlink, $sock_diag, $by_family, $dump, $established, $listening ) = ( 
 my $can_list = socket my $kernel, $af_netlink, 2, $sock_diag;
 
 sub connections {    # of these states: [local address and port, peer, length of the accept queue, inode]; undef if not known
-    my ($states) = @_;
+    my ( $states, @families ) = @_;
     my @found;
-    for my $family ( 2, 10 ) {
+    for my $family (@families) {
         my $request = pack 'CCCx L x48', $family, 6, 0, $states;
         send $kernel, pack( 'L S S L L', 16 + length $request, $by_family, $dump, 1, 0 ) . $request, 0 or return undef;
         my $is_done = 0;
@@ -103,26 +103,34 @@ sub connections {    # of these states: [local address and port, peer, length of
     return \@found;
 }
 
-my $look_again_s = 0.5;    # listing all connections costs milliseconds
+# listing all connections costs milliseconds, with thousands of them in TIME-WAIT tens of these: at most 0.5 % of a CPU
+my $look_again_s = 0.5;
 my ( $looked, %since );    # when they were last listed; socket and peer -> since when the connection is known to wait
 
 sub accept_queues {       # "ADDRESS:PORT=CONNECTIONS" of each accept queue that is not empty; ? if not known
-    my $queues = $can_list && connections($listening);
+    my $queues = $can_list && connections( $listening, 2, 10 );
     $can_list = $queues or return "accept_queues ?\n";    # and never asked again
     my @waiting = grep { $_->[2] } @$queues;
     my $line = join( ' ', 'accept_queues', map { "$_->[0]=$_->[2]" } @waiting ) . "\n";
     if ( !@waiting ) { %since = () }
     return $line if !@waiting || defined $looked && now() < $looked + $look_again_s;
-    return $line . unaccepted( map { $_->[0] =~ /(:\d+)$/ } @waiting );
+    return $line . unaccepted( map { $_->[0] } @waiting );
 }
 
+sub cpu_s { return clock(2) }    # CPU seconds of this process
+
 sub unaccepted {    # "ADDRESS:PORT=CONNECTIONS/SECONDS": those that waited at the last look, too, and how long half of them did
-    my %port = map { $_ => 1 } @_;
+    my %port = map { /(:\d+)$/ => 1 } @_;
+    my %family = map { ( /^[0-9a-f]{8}:/ ? 2 : 10 ) => 1 } @_;
     my ( %still, %waits );
     my $last = $looked // 0;
+    my $used = cpu_s();
     $looked = now();
+    my $all = connections( $established, keys %family ) || [];
+    $look_again_s = 200 * ( cpu_s() - $used );
+    $look_again_s = 0.5 if $look_again_s < 0.5;
     # no process has accepted it yet: it has no inode
-    for my $found ( grep { !$_->[3] && $_->[0] =~ /(:\d+)$/ && $port{$1} } @{ connections($established) || [] } ) {
+    for my $found ( grep { !$_->[3] && $_->[0] =~ /(:\d+)$/ && $port{$1} } @$all ) {
         my $key = "$found->[0] $found->[1]";
         $still{$key} = $since{$key} // $looked;
         push @{ $waits{ $found->[0] } }, $looked - $still{$key} if $still{$key} <= $last;

@@ -95,6 +95,8 @@ def test_sockets_that_share_a_port_are_added_up_and_ipv6_addresses_have_brackets
     check(traces)
     assert values(traces, "accept_queue", BALANCER)[0] == 15
     assert values(traces, "accept_queue", "[::1]:80") == [2]
+    mapped = QUEUE.replace(b"7fe42803:18080=11/0.5", b"00000000000000000000ffff7fe42803:18080=11/0.5")
+    assert values(parse_sampler(mapped), "unaccepted", BALANCER) == [11, 11, 11]
 
 
 @pytest.mark.parametrize("item", [b"nonsense", b"7fe4280:80=1", b"7fe42803:80=x"])
