@@ -117,7 +117,9 @@ def test_doctor_finds_a_configuration_that_nginx_refuses_and_names_the_cure(doct
     assert "give the module an absolute path" in printed
     assert exit_code(monkeypatch, "run", "own", "--hosts", str(lab.hosts_file)) == 3
     refusal = capsys.readouterr().err
-    assert refusal.count("dlopen()") == 1 and "doctor" not in refusal
+    # warnings are of other tests, which run doctor at the same time
+    said = "".join(line for line in refusal.splitlines() if not line.startswith("warning: "))
+    assert refusal.count("dlopen()") == 1 and "doctor" not in said
     assert "next: remove include /etc/nginx/modules-enabled/*.conf; from the file, or give" in refusal, refusal
 
 
