@@ -319,7 +319,8 @@ def _accept_queues(items: Sequence[str]) -> dict[str, int]:
         if not (match := _QUEUE.fullmatch(item)):
             raise ValueError(item)
         address = ipaddress.ip_address(bytes.fromhex(match[1]))
-        address = getattr(address, "ipv4_mapped", None) or address  # of a socket for both versions
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped  # of a socket for both versions
         place = f"{address}:{match[2]}" if address.version == 4 else f"[{address}]:{match[2]}"
         queues[place] = queues.get(place, 0) + int(match[3])
     return queues
