@@ -225,12 +225,20 @@ def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, 
     return {name: (other, own) for name, (other, own) in pairs.items() if own != other}
 
 
+def fact_before(facts: Mapping[str, Any], alias: str, name: str) -> Any:
+    """Return the value of a fact of a host before the run; None if it is not known.
+
+    `facts` maps ``<alias>-before`` to facts: name -> a mapping with the key "value".
+    """
+    return facts.get(alias + BEFORE_SUFFIX, {}).get(name, {}).get("value")
+
+
 def host_cpu_quota(facts: Mapping[str, Any], alias: str) -> float | None:
     """Return the CPU quota of a host's login in CPUs, by its facts before the run; None if it has none.
 
-    `facts` maps ``<alias>-before`` to facts.
+    `facts` as in `fact_before`.
     """
-    value = facts.get(alias + BEFORE_SUFFIX, {}).get("cpu_quota", {}).get("value")
+    value = fact_before(facts, alias, "cpu_quota")
     return float(value) if isinstance(value, (int, float)) else None
 
 

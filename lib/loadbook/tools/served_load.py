@@ -14,10 +14,17 @@ from loadbook.tools.base import ParsedReport
 
 WHOLE_LATENCIES = ("ab", "bombardier", "wrk")
 MIN_SHARE_AT_WORK = 0.4
-MIN_REQUESTS_PER_CONNECTION = 20
+MIN_REQUESTS_PER_CONNECTION = 20  # with fewer, start and end affect the mean
 # doubts that explain it
 EXPLAINED_BY = frozenset({"connections", "latency_censored", "latency_sampled", "stopped_early", "whole_ms"})
 UNSERVED = "unserved_connections"
+
+
+def at_work_text(rate: float, cycle_s: float, connections: float) -> str:
+    """Return a sentence on the connections at work at a rate (1/s), if each request occupies one for `cycle_s`."""
+    share = format_percent(rate * cycle_s / connections, 0, signed=False)
+    text = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {rate * cycle_s:,.1f} connections at work"
+    return f"{text}, {share} of the {connections:,.0f}"
 
 
 def with_unserved_doubt(tool: str, report: ParsedReport) -> ParsedReport:
@@ -38,7 +45,6 @@ def with_unserved_doubt(tool: str, report: ParsedReport) -> ParsedReport:
     share = rate * mean / connections
     if share >= MIN_SHARE_AT_WORK:
         return report
-    text = f"{rate:,.0f} requests/s of {format_duration(mean)} each keep {rate * mean:,.1f} connections at work, "
-    text += f"{format_percent(share, 0, signed=False)} of the {connections:,.0f}: the others were never answered, "
-    doubt = (UNSERVED, f"{text}or waited in a script")
+    text = f"{at_work_text(rate, mean, connections)}: the others were never answered, or waited in a script"
+    doubt = (UNSERVED, text)
     return replace(report, doubts=(*report.doubts, doubt))

@@ -9,7 +9,7 @@ from typing import Any
 
 from loadbook.core.units import format_percent, pluralize
 from loadbook.modes.base import PLAIN, mode_of_record
-from loadbook.store.run_record import BEFORE_SUFFIX
+from loadbook.store.run_record import fact_before
 from loadbook.store.trial_record import ServiceRecord, TrialRecord
 from loadbook.tools.served_load import MIN_SHARE_AT_WORK
 from loadbook.validity.base import Evidence, RuleHit, not_checked
@@ -62,7 +62,7 @@ def hidden_cpu_time(records: Sequence[TrialRecord], facts: Mapping[str, Any]) ->
     (lxcfs 5.0). `facts` as in `facts_differ`.
     """
     for host in dict.fromkeys(monitor.host for record in records for monitor in record.monitors):
-        if facts.get(host + BEFORE_SUFFIX, {}).get("proc_stat", {}).get("value") == "lxcfs":
+        if fact_before(facts, host, "proc_stat") == "lxcfs":
             reason = f"/proc/stat of {host} comes from lxcfs, which hides other tenants and stolen time"
             yield not_checked("stolen_cpu", reason, host=host)
             yield not_checked("foreign_cpu", reason, host=host)
@@ -81,9 +81,9 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
     busy = busy_connections(evidence)
     at_work = None if isinstance(busy, str) or mode_of_record(evidence.record).name != PLAIN else busy
     # the sampler may have seen a connection a look after it came; granted where some connections must have been idle
-    queues = [queue for queue in _unaccepted(evidence) if queue[2] <= connections]
+    queues = _unaccepted(evidence, connections)
     if not queues and at_work and at_work.share < IDLE_SHARE:
-        queues = [queue for queue in _unaccepted(evidence, LATE_LOOK_S) if queue[2] <= connections]
+        queues = _unaccepted(evidence, connections, LATE_LOOK_S)
     if queues:
         host, where, waiting = max(queues, key=lambda queue: queue[2])
         observation = f"at least {pluralize(round(waiting), 'connection')} of {connections:,.0f} waited in {where}, and"
@@ -96,12 +96,12 @@ def unserved_connections(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("unserved_connections", "doubt", at_work.text)
 
 
-def _unaccepted(evidence: Evidence, late_s: float = 0.0) -> list[tuple[str, str, float]]:
+def _unaccepted(evidence: Evidence, most: float, late_s: float = 0.0) -> list[tuple[str, str, float]]:
     """Return (host, name of the queue, connections) of accept queues with connections that waited most of the time.
 
     The sampler looks about twice a second while connections wait, and tells how many were there at its last look, too,
     and how long half of them have been. At half of the looks, that must be most of the time since the window began,
-    less `late_s` seconds. Longer waits are of connections that are not the load's.
+    less `late_s` seconds. Longer waits, and more connections than `most`, are not of the load.
     """
     services = evidence.record.services
     own = {service.listens: service for service in services if service.listens}
@@ -116,22 +116,22 @@ def _unaccepted(evidence: Evidence, late_s: float = 0.0) -> list[tuple[str, str,
                 if t >= FIRST_LOOK_S
             ]
             number = median_low(looks) if looks else 0.0
-            service = _service_at(item, own)
-            if number >= 1 and service:
+            if not 1 <= number <= most:
+                continue
+            if service := _service_at(item, own):
                 found.append((service.host, f"the accept queue of {service.service}", number))
-            elif number >= 1 and _address(item) in LOOPBACK - addresses:
+            elif _address(item) in LOOPBACK - addresses:
                 found.append((host, f"the accept queue of {item}, which is no service of the study", number))
     return found
 
 
 def _service_at(item: str, own: Mapping[str, ServiceRecord]) -> ServiceRecord | None:
     """Return the service that listens at "address:port", also if one of them stands for all addresses."""
-    port = item.rpartition(":")[2]
+    item_address, _, item_port = item.rpartition(":")
     for place, service in own.items():
-        is_same_address = _address(item) in (_address(place), *ANY_ADDRESS) or not _IP_ADDRESS.fullmatch(
-            _address(place)
-        )
-        if place.rpartition(":")[2] == port and is_same_address:
+        address, _, port = place.rpartition(":")
+        is_address = item_address in (address, *ANY_ADDRESS) or not _IP_ADDRESS.fullmatch(address)
+        if port == item_port and is_address:
             return service
     return None
 

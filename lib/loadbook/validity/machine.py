@@ -12,7 +12,7 @@ from typing import Any
 
 from loadbook.core.units import format_percent, shorten_list
 from loadbook.modes.base import mode_of_record
-from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences, host_cpu_quota
+from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_before, fact_differences, host_cpu_quota
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
@@ -207,7 +207,7 @@ def service_warnings(records: Sequence[TrialRecord], facts: Mapping[str, Any]) -
     treatments: dict[tuple[str, str], dict[str, None]] = {}
     for record in records:
         for service in record.services:
-            allowed = facts.get(service.host + BEFORE_SUFFIX, {}).get("net.core.somaxconn", {}).get("value")
+            allowed = fact_before(facts, service.host, "net.core.somaxconn")
             lines_of = [f"logged \u201c{line}\u201d" for line in service.warnings]
             if service.backlog and isinstance(allowed, int) and service.backlog > allowed:
                 lines_of.append(f"has an accept queue of {allowed:,} (net.core.somaxconn), not of {service.backlog:,},")

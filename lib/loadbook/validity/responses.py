@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from loadbook.core.units import format_duration, format_percent
 from loadbook.store.trial_record import TrialRecord
+from loadbook.tools.served_load import MIN_REQUESTS_PER_CONNECTION, at_work_text
 from loadbook.validity.base import TOTAL, Evidence, RuleHit, rule_hit
 
 
@@ -100,8 +100,7 @@ REQUEST_TIME_METRICS = ("latency", "latency_intended", "service_time")
 MAX_PERCENTILE = 99.0
 # tools whose latency is a request's whole, uncorrected time -> shortest mean (s) that their resolution allows
 MIN_MEAN_LATENCY_S = {"ab": 0.010, "jmeter": 0.010, "h2load": 0.0, "oha": 0.0, "vegeta": 0.0, "weighttp": 0.0}
-# below these limits, start and end affect the mean
-MIN_REQUESTS_PER_CONNECTION, MIN_DURATION_S = 20, 0.5
+MIN_DURATION_S = 0.5  # below, start and end affect the mean
 H2LOAD_STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")
 
 
@@ -166,10 +165,8 @@ def busy_connections(evidence: Evidence) -> BusyConnections | str:
     if requests < MIN_REQUESTS_PER_CONNECTION * connections or duration < MIN_DURATION_S:
         return "too few requests on each connection"
     cycle_s = mean + float(workload.get("think_time_s") or 0.0)
-    busy = rate * cycle_s
-    share = format_percent(busy / connections, 0, signed=False)
-    text = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections"
-    return BusyConnections(busy / connections, f"{text} at work, {share} of the {connections:,.0f} asked for")
+    text = f"{at_work_text(rate, cycle_s, connections)} asked for"
+    return BusyConnections(rate * cycle_s / connections, text)
 
 
 def _mean_latency(evidence: Evidence) -> float | None:
