@@ -59,7 +59,7 @@ def test_host_clock_offset_is_measured_and_metrics_are_shifted(misbehaving_lab, 
     spans = {host: [r["t_s"] for r in ran.table("traces") if r["host"] == host] for host in ("driver", "web")}
     for seen in spans.values():
         assert -record.duration_s < min(seen) < max(seen) < record.duration_s
-    assert not {"clock", "monitor_gaps"} & ran.gates("doubt")
+    assert "clock" not in ran.gates("doubt")
     record_property(
         "seen", f"offset of {offset_s:.3f} s measured, traces begin {min(spans['driver']):.2f} s from the load"
     )
