@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loadbook.store.trial_record import TrialRecord
+from loadbook.store.trial_record import SLICE_SERIES, TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_trial
@@ -35,6 +35,18 @@ INTERLEAVED = {
     "late_share": 0.0,
 }  # fmt: skip
 MEASURED_SERVICE = CLEAN["services"][0] | {"cpu_s": 1.0, "idle_cpu_share": 0.0}
+SHARED = {"arm": 0, "beside": ["a", "b"], "slice_s": 0.05, "rate_per_s": 1000.0, "active_s": 1.0}
+
+
+def overruns(mean_s: float) -> list[dict[str, Any]]:
+    """Samples of four slices whose last responses come so many seconds after their ends, on average."""
+    late_s = (0.0, 0.0, mean_s, 3 * mean_s)
+    return [
+        {"series": SLICE_SERIES, "metric": "overrun", "x": 0.15 * k, "x_unit": "s", "value": own, "unit": "s"}
+        for k, own in enumerate(late_s)
+    ]
+
+
 TOTALS = {
     ("requests", "count"): 100_000, ("ok", "count"): 100_000, ("requests_per_s", "value"): 25_000,
     ("duration", "value"): 4.0, ("errors", "count"): 0, ("errors_status", "count"): 0, ("errors_connect", "count"): 0,

@@ -265,7 +265,7 @@ class LoadJobs:
             stdout=f"stdout-{host.alias}",
             stderr=f"stderr-{host.alias}",
         )
-        record.started_host, record.ended_host = _read_step_times(host, f"{jobs}/times.{last}")
+        record.started_host, record.ended_host = read_step_times(host, f"{jobs}/times.{last}")
         outputs = [("", jobs, last)]
         if self.workload.warmup_s:
             warmup_jobs = f"{host.workdir}/jobs/{self.warmup_name}" if self.warmup_first else jobs
@@ -343,7 +343,7 @@ def fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[
     return {}
 
 
-def _read_step_times(host: Host, path: str) -> tuple[float, float]:
+def read_step_times(host: Host, path: str) -> tuple[float, float]:
     """Return start and end (epoch seconds, the host's clock) of a job's step."""
     try:
         started, ended = (float(word) for word in host.get(path, max_bytes=200).split())

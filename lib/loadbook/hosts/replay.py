@@ -400,7 +400,7 @@ class ReplayHost(Host):
         elif CPU_READINGS_PROGRAM in job.steps[-1]:
             yield "stdout.1", self.recorded_file(cpu_readings_name(self.alias))
         elif driver:
-            yield from _load_job_files(driver, source, len(job.steps))
+            yield from load_job_files(driver, source, len(job.steps))
         elif monitor and "sampler" in job.steps[-1]:
             yield "stdout.1", (source / monitor.file).read_bytes()
             yield "stderr.1", b""
@@ -426,7 +426,7 @@ class ReplayHost(Host):
             self._path(f"{job_folder(name)}/rc").write_text("143\n")
 
 
-def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
+def load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the files of a load job, whose last step is the measurement, after a warm-up."""
     for stream, name in (("stdout", driver.stdout), ("stderr", driver.stderr)):
         yield f"{stream}.{steps}", (source / name).read_bytes()

@@ -7,5 +7,6 @@ The names of the modules in a folder begin with the layer on which they lie (doc
 - `base`: the interface of a mode, and the list of all modes
 - `plain`: one trial after the other; what holds for a mode unless its folder says otherwise
 - `interleaved`: all treatments of a block at once, in turns of slices
+- `shared`: all treatments of a block at once, by the requests of one load generator
 - `capacity`: searches for the highest rate that meets an objective, and certified rates
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loadbook.study.workload import Workload
 
 # folder -> value of the study's `execution` that asks for the mode; None: a table of the study file asks for it
-MODES: dict[str, str | None] = {"capacity": None, "interleaved": "interleaved", "plain": "plain"}
+MODES: dict[str, str | None] = {"capacity": None, "shared": "shared", "interleaved": "interleaved", "plain": "plain"}
 EXECUTIONS = tuple(value for value in MODES.values() if value)
 PLAIN = "plain"
 # what a trial measures, in the trials table

@@ -97,6 +97,7 @@ class RequestBatch:
     received_apart : bytes that the log counts apart from its requests; None if it has no such rows.
     lateness_us : microseconds from each request's place in an even schedule to its start, all shifted by one unknown
         number (the start of the schedule); None if the requests had no schedule, or it is not known.
+    least_lateness_us : the least of all these numbers, of requests that the log does not have, too; None if not known.
     damage : defects of the file between the rows.
     """
 
@@ -117,6 +118,7 @@ class RequestBatch:
     samples: Ints | None = None
     failed: Ints | None = None
     lateness_us: Ints | None = None
+    least_lateness_us: int | None = None
     not_started: int = 0
     received_apart: int | None = None
     damage: list[Damage] = field(default_factory=list)

@@ -274,7 +274,8 @@ class Summary:
         kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
         self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
         if batch.lateness_us is not None and len(batch):
-            least = (self._least_lateness_us, int(batch.lateness_us.min()))
+            own = batch.least_lateness_us if batch.least_lateness_us is not None else int(batch.lateness_us.min())
+            least = (self._least_lateness_us, own)
             self._least_lateness_us = min(us for us in least if us is not None)
             answered_us = (batch.lateness_us + batch.elapsed * batch.tick_us)[batch.answered]
             self.intended.add(*np.unique(answered_us, return_counts=True))

@@ -30,7 +30,7 @@ TYPES = {
     "timestamp": pa.int64(), "code": pa.int16(), "latency": pa.int64(), "bytes_in": pa.int64(), "seq": pa.int64(),
     "error": log_stream.TEXT_TYPE, "url": log_stream.TEXT_TYPE,
 }  # fmt: skip
-INTERVAL_PROPERTY = "interval_ns"
+INTERVAL_PROPERTY, LEAST_LATENESS_PROPERTY = "interval_ns", "least_lateness_us"
 NS_PER_US = 1000
 MIN_START_NS, MAX_START_NS, MAX_LATENCY_NS = 10**18, 9 * 10**18, 10**15
 MAX_REQUESTS = 100_000_000
@@ -42,7 +42,8 @@ def read_vegeta(
     """Yield the rows of a file in its order.
 
     With the property `interval_ns` (nanoseconds between two scheduled starts of a constant rate) batches have
-    `lateness_us`.
+    `lateness_us`. With `least_lateness_us`, which is that of all requests of an attack, the file has the requests of
+    one of its targets, so that sequence numbers are missing.
 
     Raises
     ------
@@ -53,7 +54,8 @@ def read_vegeta(
     if not head.strip():
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
-    rows = Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
+    known = properties or {}
+    rows = Rows(file, known.get(INTERVAL_PROPERTY), known.get(LEAST_LATENESS_PROPERTY))
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
     parse = _json_table if is_json else _csv_table
     for block, ready in log_stream.parsed_ahead(blocks, parse):
@@ -65,7 +67,8 @@ def read_vegeta(
             raise ParseError(TOOL, file, number, f"not a row of vegeta's results: {text}")
         table = ready.result()
         yield rows.batch(table, log_stream.lines_of(block, len(table)))
-    yield from rows.lost()
+    if rows.least_lateness_us is None:
+        yield from rows.lost()
 
 
 class Rows:
@@ -74,8 +77,9 @@ class Rows:
     A file without lines has line 0, and before each batch `offsets`, the byte at which each of its rows begins.
     """
 
-    def __init__(self, file: str, interval_ns: str | None, line: int = 1) -> None:
+    def __init__(self, file: str, interval_ns: str | None, least_lateness_us: str | None = None, line: int = 1) -> None:
         self.file, self.line = file, line
+        self.least_lateness_us = int(least_lateness_us) if least_lateness_us else None
         self.offsets: Ints | None = None
         self.interval_ns = int(interval_ns) if interval_ns else None
         self.first_ns: int | None = None
@@ -98,6 +102,7 @@ class Rows:
             np.full(len(code), LogRowKind.REQUEST, np.uint8), 1,
             start_us=start_us, timed=answered, received=log_stream.to_numpy(table["bytes_in"]),
             lateness_us=None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US,
+            least_lateness_us=self.least_lateness_us,
         )  # fmt: skip
 
     def torn(self, block: RecordBlock) -> RequestBatch:

@@ -29,6 +29,8 @@ DETECTABLE_STANDARD_ERRORS = 2.58 + 0.84  # effect, in standard errors, found at
 # a slice follows another one directly if the time between them is below this share of a slice
 MAX_GAP_SHARE = 0.5
 MAX_DEVIATIONS = 4.0  # standard deviations, from the median absolute deviation, at which the log of a slice is cut
+RATE, LATENCY = "received_per_s", "latency"  # what is known of each slice
+METRICS = {RATE: "ok_per_s", LATENCY: "latency_intended"}  # of a slice -> that of the tools
 IDLE_SHARE = 0.05  # of the largest rate in the trial; slices in which next to nothing was served are left out
 
 
@@ -46,7 +48,7 @@ class CarryOver:
     detectable_effect : smallest carry-over that this test finds with 80 % power.
     adjusted_effects : treatment -> its effect against the baseline (ratio minus 1), corrected for what ran before.
     largest_shift : largest change of an effect by that correction (of logs); only between slices, else infinite.
-    is_of_slices : True for the effect on the next slice, False for that on the next trial.
+    metric_of_slices : metric of the effect on the next slice; "" for that on the next trial, of the run's metric.
     """
 
     p: float
@@ -54,7 +56,7 @@ class CarryOver:
     detectable_effect: float
     adjusted_effects: Mapping[str, float]
     largest_shift: float = math.inf
-    is_of_slices: bool = False
+    metric_of_slices: str = ""
 
     @property
     def is_significant(self) -> bool:
@@ -68,8 +70,8 @@ class CarryOver:
 
     def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
         """Return a sentence on the carry-over; `labels` maps treatments to their labels."""
-        if self.is_of_slices:
-            return self._sentence_on_slices(metric, labels)
+        if self.metric_of_slices:
+            return self._sentence_on_slices(labels)
         if not self.is_significant:
             return (
                 f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
@@ -81,14 +83,14 @@ class CarryOver:
         text = f"What runs after {predecessor} {effect_phrase(metric, effect, size)} (p {format_p_value(self.p)})"
         return f"{text}: the reset between trials does not bring the host back."
 
-    def _sentence_on_slices(self, metric: str, labels: Mapping[str, str]) -> str:
+    def _sentence_on_slices(self, labels: Mapping[str, str]) -> str:
         detectable = format_percent(self.detectable_effect, 2, signed=False)
         if not self.is_significant:
             text = f"No carry-over between slices is seen (p {format_p_value(self.p)})"
             return f"{text}; one of {detectable} would be found in 4 of 5 runs."
         name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
         size, shift = (format_percent(v, 2, signed=False) for v in (abs(effect), math.expm1(self.largest_shift)))
-        text = f"A slice after one of {labels.get(name, name)} {effect_phrase(metric, effect, size)}"
+        text = f"A slice after one of {labels.get(name, name)} {effect_phrase(self.metric_of_slices, effect, size)}"
         return f"{text} (p {format_p_value(self.p)}), which moves the comparisons by up to {shift}."
 
 
@@ -146,20 +148,27 @@ def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], 
 
 
 def slice_carry_over(
-    samples: pd.DataFrame, values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] | None = None
+    samples: pd.DataFrame,
+    values: pd.DataFrame,
+    baseline: str,
+    repeats: Mapping[str, str] | None = None,
+    *,
+    metric: str = RATE,
 ) -> CarryOver | None:
-    """Estimate the carry-over between slices of interleaved blocks; None if the slices' traffic is not known.
+    """Estimate the carry-over between slices of a block; None if `metric` is not known of each slice.
 
-    The log of the bytes received per second in each slice is explained by treatment and round, both within the block,
-    and by the treatment of the slice before. The order is drawn anew in every round, so that the previous treatment is
-    independent of the host's speed. First and last slice of a trial are left out, outliers are cut.
+    The log of the bytes received per second in each slice, or of its median latency, is explained by treatment and
+    round, both within the block, and by the treatment of the slice before. The order is drawn anew in every round, so
+    that the previous treatment is independent of the host's speed. First and last slice of a trial are left out,
+    outliers are cut.
 
     Parameters
     ----------
     samples : table `samples` of the run.
     values, baseline, repeats : as in `carry_over`; `values` also has the column trial.
+    metric : as in `slices_of_trials`.
     """
-    slices = _slice_rows(samples, values, repeats or {})
+    slices = _slice_rows(samples, values, repeats or {}, metric)
     names = sorted(slices["previous"].dropna().unique())
     if len(names) < 2:
         return None
@@ -187,31 +196,32 @@ def slice_carry_over(
         math.expm1(DETECTABLE_STANDARD_ERRORS * float(np.median(errors))),
         {name: math.expm1(log - shifts.get(name, 0.0)) for name, log in effects.items()},
         largest_shift=max(map(abs, shifts.values()), default=0.0),
-        is_of_slices=True,
+        metric_of_slices=METRICS[metric],
     )
 
 
-def slices_of_trials(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return the slices in the table `samples`: trial, x (start, s), round (0, 1, ...), slice (length, s), and rate.
+def slices_of_trials(samples: pd.DataFrame, metric: str = RATE) -> pd.DataFrame:
+    """Return the slices in the table `samples`: trial, x (start, s), round (0, 1, ...), slice (length, s), `metric`.
 
-    The rate `received_per_s` is in B/s. Empty for runs that did not record the bytes received in each slice.
+    The metric is `received_per_s` (B/s), or `latency` (s; the median of a slice of a shared block). Empty for runs that
+    did not record it in each slice.
     """
     own = samples[samples["series"] == SLICE_SERIES]
     wide = own.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()
-    if not {"slice", "received_per_s"} <= set(wide.columns):
-        return pd.DataFrame(columns=["trial", "x", "round", "slice", "received_per_s"])
+    if not {"slice", metric} <= set(wide.columns):
+        return pd.DataFrame(columns=["trial", "x", "round", "slice", metric])
     return wide.assign(round=wide.groupby("trial").cumcount())
 
 
-def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame, repeats: Mapping[str, str]) -> pd.DataFrame:
-    """Return slices with block, treatment, round, log (of B/s; NaN if it does not count) and previous (or NaN)."""
-    rows = slices_of_trials(samples).merge(values[["trial", "treatment", "block", "valid"]], on="trial")
+def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame, repeats: Mapping[str, str], metric: str) -> pd.DataFrame:
+    """Return slices with block, treatment, round, log of the metric (NaN if it does not count), previous (or NaN)."""
+    rows = slices_of_trials(samples, metric).merge(values[["trial", "treatment", "block", "valid"]], on="trial")
     rows = rows.sort_values(["block", "x"])
     last = rows.groupby("trial")["round"].transform("max")
-    largest = rows.groupby("trial")["received_per_s"].transform("max")
+    largest = rows.groupby("trial")[metric].transform("max")
     counts = rows["valid"].astype(bool) & rows["round"].between(1, last - 1)
-    counts &= rows["received_per_s"] > IDLE_SHARE * largest
-    rows["log"] = np.log(rows["received_per_s"].where(counts))
+    counts &= rows[metric] > (IDLE_SHARE * largest if metric == RATE else 0)
+    rows["log"] = np.log(rows[metric].where(counts))
     before = rows.groupby("block").shift(1)
     follows = rows["x"] - before["x"] - before["slice"] < MAX_GAP_SHARE * rows["slice"].median()
     rows["previous"] = before["treatment"].map(lambda name: repeats.get(name, name)).where(follows)

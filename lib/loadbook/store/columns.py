@@ -26,7 +26,11 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "treatment": Column("string", "name of the treatment"),
         "block": Column("int32", "from 1"),
         "slot": Column("int32", "place in the order of the whole run, from 1"),
-        "execution": Column("string", "`interleaved` or `plain` ([interleaving.md](../interleaving.md))"),
+        "execution": Column(
+            "string",
+            "`interleaved` ([interleaving.md](../interleaving.md)), `shared` "
+            "([shared-loads.md](../shared-loads.md)) or `plain`",
+        ),
         "measures": Column(
             "string",
             "`all`; with `latency_blocks`, `rates` for interleaved trials (compared by rates and costs), `latencies` "

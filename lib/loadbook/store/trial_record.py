@@ -170,6 +170,20 @@ class InterleavedRecord(_Record):
     )
 
 
+class SharedRecord(_Record):
+    """Requests of one arm of a shared block, whose arms have one load generator on each driver.
+
+    `beside` lists the treatments of the block in the order of their arms. `rate_per_s` is the rate of all arms
+    together, of all drivers. The file `schedule` of each driver has the turns of all arms.
+    """
+
+    arm: int
+    beside: list[str]
+    slice_s: float | None = Field(description="length of a slice (s); null if every request goes to another arm")
+    rate_per_s: float
+    active_s: float = Field(description="seconds in which the arm was under load: its slices, or all the time")
+
+
 class ProbeRecord(_Record):
     """One probe of a search for capacity: a load at a constant rate from a fresh service.
 
@@ -262,7 +276,8 @@ class TrialRecord(_Record):
         default_factory=dict, description="host -> other runs of loadbook on its machine before the trial"
     )
     reconnects: int = 0
-    interleaved: InterleavedRecord | None = Field(None, description="None: a plain trial, alone on its hosts")
+    interleaved: InterleavedRecord | None = Field(None, description="None: no trial of an interleaved block")
+    shared: SharedRecord | None = Field(None, description="None: no trial of a shared block")
     capacity: CapacityRecord | None = Field(None, description="the search for capacity, if the study asks for one")
     files: dict[RelativeFile, FileRecord] = Field(default_factory=dict)
 

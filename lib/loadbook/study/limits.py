@@ -111,6 +111,8 @@ class ValidityLimits(StrictModel):
     header_bytes : bytes of headers allowed in a response in addition to its page.
     stall : share of the measurement without any service above which a trial is invalid.
     late_slices : share of an interleaved trial's slices that may last more than 1.5 times as long as planned.
+    slices_overrun, slices_overrun_doubt : share of a slice for which, on average, responses to its requests come later,
+        in the next one; above the first a shared trial is invalid, above the second in doubt.
     unasked_work : share of a service's CPU time that it may use during the slices of other treatments.
     clock_step_s : seconds by which a host's clock may move relative to the controller's.
     absurd_duration : allowed ratio of the duration that the tool reports to the measurement window.
@@ -141,6 +143,8 @@ class ValidityLimits(StrictModel):
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     stall: Annotated[float, Field(gt=0, le=1)] = 0.1
     late_slices: Annotated[float, Field(ge=0, le=1)] = 0.05
+    slices_overrun: Annotated[float, Field(ge=0)] = 0.2
+    slices_overrun_doubt: Annotated[float, Field(ge=0)] = 0.02
     unasked_work: Annotated[float, Field(ge=0, le=1)] = 0.02
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0

@@ -167,11 +167,15 @@ class Study(StrictModel):
     blocks : number of blocks; each treatment runs once per block.
     stopping : rule that decides when a run ends (docs/comparisons.md).
     execution : "interleaved": all treatments of a block run at once, and their load generators alternate in slices
-        (docs/interleaving.md); "plain": one trial after the other; "auto": interleaved where possible, else plain.
+        (docs/interleaving.md); "shared": all run at once, and one load generator sends the requests of all by turns
+        (docs/shared-loads.md); "plain": one trial after the other; "auto": shared for an open load and interleaved
+        for a closed one where possible, else plain.
     latency_blocks : number of plain blocks that run before the interleaved ones and tell latencies, which interleaved
         trials do not tell; at most `blocks`. In a run of plain trials, every block tells both.
-    slices : lengths of slices in seconds that interleaved blocks have in turn, to see whether an effect depends on
-        them; empty: one length, chosen by the latency.
+    slices : lengths of slices in seconds that interleaved or shared blocks have in turn, to see whether an effect
+        depends on them; empty: one length, of interleaved blocks chosen by the latency.
+    turns : in shared blocks, "slice": treatments have the whole rate by turns; "request": each has its share of the
+        rate all the time.
     contrasts : reference of each treatment: the baseline, the treatment before it, or the best (docs/comparisons.md).
     hypothesis : "difference", or "non-inferiority": only whether a loss beyond the margin is excluded.
     seed : seed of the random order within blocks.
@@ -206,6 +210,7 @@ class Study(StrictModel):
     execution: Execution = "auto"
     latency_blocks: Annotated[int, Field(ge=0, le=1000)] = 0
     slices: tuple[Annotated[float, Field(ge=0.01, le=1)], ...] = ()
+    turns: Literal["slice", "request"] = "slice"
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")
     seed: int = 1

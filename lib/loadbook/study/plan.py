@@ -282,6 +282,8 @@ def study_spec(study: Study) -> dict[str, Any]:
         left_out.add("execution")
     if not study.slices:
         left_out.add("slices")
+    if study.execution != "shared":
+        left_out.add("turns")
     if not study.latency_blocks:
         left_out.add("latency_blocks")
     spec = study.model_dump(mode="json", by_alias=True, exclude=left_out)

@@ -4,6 +4,8 @@
 - `line_patterns`: parser for text reports, which requires every expected line once and in order
 - `json_report`: strict reading of JSON
 - `served_load`: doubt about a report by rate x mean latency
+- `shared_load`: a load on several targets by turns, and the part of each
+- `shared_slices`: slices of one of these targets
 - `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab_report`: text report of ab

@@ -175,6 +175,7 @@ class Tool(Protocol):
     streamed_inputs : "files" and/or "stdout", if the parser reads them as streams of any size.
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
+    shares_load : whether one process of it can put a load on several targets by turns (`shared_command`).
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
     report_begin, report_end : regular expressions of the first line of a text report, by which a file with several is
         split, and of a line near its end, which it has at most once.
@@ -194,6 +195,7 @@ class Tool(Protocol):
     streamed_inputs: tuple[str, ...] = ()
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
+    shares_load: bool = False
     has_timeout: bool = True
     report_begin: str = ""
     report_end: str = ""
@@ -217,6 +219,17 @@ class Tool(Protocol):
         alike. Raises ToolError for a workload that the tool does not support.
         """
         ...
+
+    def shared_command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the argument list that puts one load on several targets by turns; ToolError if the tool cannot.
+
+        The targets and their turns are in the files of `tools.shared_load`; of `target`, the scheme counts.
+        """
+        raise ToolError(f"{self.name} cannot put one load on several targets by turns", "")
+
+    def shared_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the files that `shared_command` needs besides those of `tools.shared_load`; by default none."""
+        return {}
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the files that the command needs in its working folder, such as a Lua script; by default none."""

@@ -15,6 +15,8 @@
   percentiles, nearest rank); or `vegeta report`, as JSON or as text (times in four digits or more, rates in two
   decimals). Percentiles of a report are estimates. Its times count attempts that had no answer: then they are
   `attempt_time`. Results of several attacks in one file are refused.
+- **Shared**: one attack on several targets by turns (`vegeta_shared.pl`): vegeta takes its targets in the order of
+  their file. The results of a target tell its own requests; the file `part` has the start of the common schedule.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,11 +34,13 @@ from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.go_programs import FAILURE_PATTERNS, GOB_RESULT, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
+from loadbook.modes.shared.spec import SCHEDULE_FILE
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows, vegeta_text
-from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
 from loadbook.tools.json_report import Document, find_report
 from loadbook.tools.recipes import recipes
+from loadbook.tools.shared_load import PART_FILE, Part, read_part
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 SCRIPT_FILE, TARGETS_FILE, GOB_FILE, ALL_FILE, RESULTS_FILE = (
     "vegeta.sh", "targets.txt", "results.gob", "all.csv", "results.csv"
 )  # fmt: skip
+SHARED_PROGRAM = "vegeta_shared.pl"
+LATE_END_S = 5.0  # a shared attack ends with its last request, which may be so late
 # Its arguments are the URL of the target and options of the attack. The last column of the rows, the response headers
 # in base64, is most of a row and is not used.
 SCRIPT = f"""url=$1; shift
@@ -101,6 +108,7 @@ class Vegeta(base.Tool):
     streamed_inputs = ("stdout", "files")
     rows_begin = r"\d{19},\d{1,3},\d+,|\{\"attack\":"
     opens_connections_at_rate = True
+    shares_load = True
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
@@ -119,11 +127,30 @@ class Vegeta(base.Tool):
         `max_connections`. The URL is empty if the study has a targets file of its own, whose hosts are all connected to
         the target.
         """
+        options = self._options(workload, target, duration_s)
+        return ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path), *options]
+
+    def shared_command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the argument list of a perl program that attacks, and divides the results by target.
+
+        The attack ends with the last request of the schedule, at most LATE_END_S after `duration_s`.
+        """
+        options = self._options(workload, target, duration_s + LATE_END_S)
+        rate = offered_rate(options)
+        if rate is None or workload.plan:
+            raise ToolError("vegeta puts a load on several targets at a rate only, and without a targets file", "")
+        return ["perl", SHARED_PROGRAM, str(rate[1] // rate[0]), *options]
+
+    def shared_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the perl program."""
+        return {SHARED_PROGRAM: (resources.files(__package__) / SHARED_PROGRAM).read_bytes()}
+
+    def _options(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the options of an attack."""
         fields = ("plan", "max_connections", "request_times")
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=fields, secret_options=SECRET_OPTIONS)
         base.refuse_threads(self, workload)
-        argv = ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path)]
-        argv += [f"-rate={_rate_text(workload.rate_per_s)}", f"-duration={duration_s:g}s"]
+        argv = [f"-rate={_rate_text(workload.rate_per_s)}", f"-duration={duration_s:g}s"]
         argv += [f"-timeout={workload.timeout_s:g}s", f"-workers={workload.connections}"]
         most = workload.connections if workload.model == "closed" else workload.max_connections
         argv += [] if most is None else [f"-max-workers={most}"]
@@ -177,14 +204,22 @@ TOOL = Vegeta()
 def _parse_rows(file: str, data: bytes | Path, output: ToolOutput) -> ParsedReport:
     """Return the rows of an attack whose single requests are known."""
     from loadbook.request_logs.read import summarise
-    from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
+    from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY, LEAST_LATENESS_PROPERTY
 
-    rate = offered_rate(output.argv)
+    rate, part = offered_rate(output.argv), _part_of(output)
     properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
+    if part is not None and part.least_lateness_us is not None:
+        properties[LEAST_LATENESS_PROPERTY] = str(part.least_lateness_us)
     figures = summarise(data, "vegeta", file=file, properties=properties)
     metric = _time_metric(output.argv)
-    doubts = _log_doubts(file, figures, output)
-    report = request_rows.log_report(figures, metric, offered_per_s(output.argv), doubts, ("torn", "lost"))
+    if part is None:
+        doubts, offered = _log_doubts(file, figures, output), offered_per_s(output.argv)
+    else:
+        doubts, offered = _part_doubts(file, figures, part, output), None
+    report = request_rows.log_report(figures, metric, offered, doubts, ("torn", "lost"))
+    if part is not None and rate is not None:
+        slices = _slice_samples(file, data, part, properties, output, rate[1] // rate[0] / 1000)
+        report = replace(report, samples=(*report.samples, *slices))
     if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
         told = tuple(row for row in report.measurements if not row.metric.startswith("bytes_"))
         return replace(report, measurements=told)
@@ -241,6 +276,37 @@ def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tup
     """Yield the doubts about the numbers of an attack whose single requests are known, as (name, sentence)."""
     yield from request_rows.damage_doubts(file, figures)
     yield from _run_doubts(figures.total().attempts, figures.duration_s or 0.0, output)
+
+
+def _part_of(output: ToolOutput) -> Part | None:
+    """Return the part of a target in a shared load; None if the load was that of one target."""
+    data = output.files.get(PART_FILE)
+    return None if data is None else read_part("vegeta", data)
+
+
+def _slice_samples(
+    file: str, data: bytes | Path, part: Part, properties: Mapping[str, str], output: ToolOutput, interval_us: float
+) -> list[Sample]:
+    """Return the slices of one target of a shared attack."""
+    from loadbook.request_logs.read import read_batches
+    from loadbook.tools.shared_slices import read_turns, slice_samples
+
+    turns = read_turns("vegeta", output.files.get(SCHEDULE_FILE, b""))
+    batches = read_batches(data, "vegeta", file=file, properties=properties)
+    return list(slice_samples(batches, part, turns, interval_us))
+
+
+def _part_doubts(file: str, figures: Summary, part: Part, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about one target of a shared attack, as (name, sentence)."""
+    yield from request_rows.damage_doubts(file, figures)
+    attempts = figures.total().attempts
+    if part.lost:
+        yield "lost", f"{part.lost} requests of the attack have no row: vegeta was killed, or rows were lost"
+    if attempts < base.MIN_ACHIEVED_SHARE * part.requests - 1:
+        text = f"{attempts} requests were started, of {part.requests} that were due"
+        yield "offered_shortfall", f"{text}: the load was not open"
+    if output.exit_code:
+        yield "exit_code", f"vegeta ended with exit code {output.exit_code}"
 
 
 def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from command_line import exit_code
+from loadbook.execution import arms_requirements as arm_requirements
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork
-from loadbook.modes.interleaved import run_requirements as arm_requirements
 from loadbook.store import trial_record
 from recorded_run import with_studies
 from waiting import PATIENCE_S

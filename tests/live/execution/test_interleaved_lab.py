@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
-from interleaved_study import SMALL, project_of_small, records_of
+from interleaved_study import SMALL, project_of_small, records_of, run_in_turns
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.select import RunRequest
 from loadbook.execution.session import run_study
@@ -24,8 +24,9 @@ from loadbook.modes.interleaved.read import read_slices
 from loadbook.modes.plain.page import page_of
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
-from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.tables import TABLES, load_run, read_table
+from loadbook.store.paths import Layout
+from loadbook.store.tables import TABLES, load_run
+from run_tables import tables_without_own_times
 from waiting import wait_until
 
 WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
@@ -60,7 +61,7 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
-    run = run_study(layout, RunRequest("small", lab.hosts_file))
+    run = run_in_turns(layout, RunRequest("small", lab.hosts_file))
     run_study(layout, RunRequest("small", lab.hosts_file, more=1))
     paths, (record, _, later, _) = layout.run("small", run), records_of(layout, run)
     # the latency is measured in the first block only, and all blocks of the run have its slices
@@ -85,14 +86,14 @@ def test_load_generators_other_than_wrk_run_interleaved(lab, layout, tool):
     if not shutil.which(tool):
         pytest.skip(f"needs {tool}")
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", f'[workload]\ntool = "{tool}"'))
-    run = run_study(layout, RunRequest("small", lab.hosts_file))
+    run = run_in_turns(layout, RunRequest("small", lab.hosts_file))
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
 
 
 def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + WRONG_PAGE)
-    run = run_study(layout, RunRequest("small", lab.hosts_file))
+    run = run_in_turns(layout, RunRequest("small", lab.hosts_file))
     states = trial_states(read_ledger(layout.run("small", run).ledger))
     plan = {t["trial"]: t["treatment"] for t in trial_record.read_json(layout.run("small", run).plan_json)["trials"]}
     by_treatment = {plan[trial]: state for trial, state in states.items()}
@@ -108,7 +109,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_b
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     wait_until(lambda: not jobs_left(lab))
-    run = run_study(layout, RunRequest("small", lab.hosts_file))
+    run = run_in_turns(layout, RunRequest("small", lab.hosts_file))
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
 
@@ -145,7 +146,7 @@ def test_generator_that_hangs_ends_only_its_own_arm(misbehaving_lab):
     """The first arm's measurement goes on for ever; its warm-up has another folder."""
     misbehaving_lab.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
     (misbehaving_lab.layout.studies / "small.toml").write_text(SMALL)
-    run = run_study(misbehaving_lab.layout, RunRequest("small", misbehaving_lab.lab.hosts_file))
+    run = run_in_turns(misbehaving_lab.layout, RunRequest("small", misbehaving_lab.lab.hosts_file))
     states = trial_states(read_ledger(misbehaving_lab.layout.run("small", run).ledger))
     assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
     assert "wrk did not end within 5 s" in next(
@@ -156,7 +157,7 @@ def test_generator_that_hangs_ends_only_its_own_arm(misbehaving_lab):
 
 def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
-    recorded = run_study(layout, RunRequest("small", lab.hosts_file))
+    recorded = run_in_turns(layout, RunRequest("small", lab.hosts_file))
     hosts = layout.run("small", recorded).raw / "hosts.toml"
     replayed = run_study(layout, RunRequest("small", hosts, new=True))
     for before, now in zip(records_of(layout, recorded), records_of(layout, replayed), strict=True):
@@ -168,17 +169,6 @@ def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace('"interleaved"', '"plain"').replace("= 1", "= 2", 1))
     with pytest.raises(UsageError, match="whose blocks are interleaved, and the study asks for plain trials"):
         run_study(layout, RunRequest("small", hosts, new=True))
-
-
-def tables_without_own_times(paths: RunPaths) -> dict[str, pd.DataFrame]:
-    ingest(paths)
-    found = {name: read_table(paths.table(name), name) for name in TABLES}
-    # a replay does not look for other runs on the machine, such as those of other tests
-    messages = found["problems"]["message"].str.replace(r"; on this machine was run .*?\): ", ": ", regex=True)
-    found["problems"] = found["problems"].assign(message=messages)
-    return {
-        name: table.drop(columns=["run", "started", "duration_s"], errors="ignore") for name, table in found.items()
-    }
 
 
 def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):

@@ -64,7 +64,8 @@ def test_carry_over_between_slices_is_a_doubt_if_it_moves_a_comparison_by_a_quar
     run: RunData, shift: float, level: str
 ) -> None:
     page = EffectsPage(run)
-    found = CarryOver(1e-9, {"x": -0.02, "y": 0.02}, 0.001, {"x": 0.05}, largest_shift=shift, is_of_slices=True)
+    by_predecessor = {"x": -0.02, "y": 0.02}
+    found = CarryOver(1e-9, by_predecessor, 0.001, {"x": 0.05}, largest_shift=shift, metric_of_slices="ok_per_s")
     (note, *_) = checks.order_notes(OrderCheck(found), page.analysis, page.values, page.labels)
     assert (note.name, note.level) == ("carry-over", level)
     assert note.text.startswith("A slice after one of x on is slower by 2")

@@ -26,20 +26,27 @@ class Mirrored(Mode):
 
 
 def record(**values: Any) -> Any:
-    return SimpleNamespace(**{"interleaved": None, "capacity": None, "execution": None} | values)
+    return SimpleNamespace(**{"interleaved": None, "shared": None, "capacity": None, "execution": None} | values)
 
 
 def test_every_mode_of_the_list_is_a_folder_with_its_name_and_plain_trials_are_asked_last() -> None:
-    assert [mode.name for mode in all_modes()] == ["capacity", "interleaved", "plain"]
+    assert [mode.name for mode in all_modes()] == ["capacity", "shared", "interleaved", "plain"]
     assert {mode.name for mode in all_modes()} == set(MODES)
 
 
-EXECUTIONS = [("auto", "interleaved"), ("interleaved", "interleaved"), ("plain", "plain")]
+EXECUTIONS = [("auto", "interleaved"), ("interleaved", "interleaved"), ("shared", "shared"), ("plain", "plain")]
 
 
 @pytest.mark.parametrize(("execution", "name"), EXECUTIONS)
 def test_mode_of_a_study_follows_from_its_execution(execution: str, name: str) -> None:
     assert mode_of(STUDY.model_copy(update={"execution": execution})).name == name
+
+
+def test_open_load_is_shared_unless_the_study_asks_for_another_execution() -> None:
+    load = STUDY.workload.model_copy(update={"model": "open", "rate_per_s": 100.0})
+    opened = STUDY.model_copy(update={"execution": "auto", "workload": load})
+    assert mode_of(opened).name == "shared"
+    assert mode_of(opened.model_copy(update={"execution": "plain"})).name == "plain"
 
 
 def test_mode_of_a_record_follows_from_what_only_its_trials_record() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from loadbook.stats.carry_over import carry_over, slice_carry_over
+from loadbook.stats.carry_over import LATENCY, carry_over, slice_carry_over
 
 LABELS = {"a": "baseline", "b": "gzip on"}
 
@@ -107,7 +107,7 @@ def slices(seed: int, carry: float = 0.0, blocks: int = 6, arms: str = "abcd", e
 def test_carry_over_between_slices_is_detected_and_removed() -> None:
     samples, values = slices(1, carry=-0.02, effect=0.03)
     found = slice_carry_over(samples, values, "a")
-    assert found is not None and found.is_significant and found.is_of_slices
+    assert found is not None and found.is_significant and found.metric_of_slices == "ok_per_s"
     assert found.worst_predecessor == "b"
     assert found.effect_by_predecessor["b"] == pytest.approx(-0.02, abs=0.004)
     # b follows itself in few rounds only: the others carry its burden, and it does not
@@ -119,6 +119,25 @@ def test_carry_over_between_slices_is_detected_and_removed() -> None:
     assert abs(np.log1p(found.adjusted_effects["b"]) - 0.03) < abs(raw - 0.03)
     text = found.sentence("ok_per_s", LABELS).replace("\N{NO-BREAK SPACE}", " ")
     assert text.startswith("A slice after one of gzip on is slower by ") and "moves the comparisons by up to 0." in text
+
+
+def latencies(seed: int, carry: float) -> tuple[Any, Any]:
+    """The tables of a shared run: slices have a median latency, which is ten times as long in a stall."""
+    samples, values = slices(seed, carry)
+    rng, is_rate = np.random.default_rng(seed), samples["metric"] == "received_per_s"
+    stalled = np.where(rng.random(len(samples)) < 0.02, 10.0, 1.0)
+    seconds = samples["value"].where(~is_rate, samples["value"] * 1e-9 * stalled)
+    return samples.assign(value=seconds, metric=samples["metric"].where(~is_rate, "latency")), values
+
+
+def test_carry_over_between_slices_of_a_shared_load_is_that_of_median_latencies() -> None:
+    found = slice_carry_over(*latencies(1, 0.03), "a", metric=LATENCY)
+    assert found is not None and found.is_significant
+    assert found.effect_by_predecessor["b"] == pytest.approx(0.03, abs=0.006)
+    text = found.sentence("cpu_per_response", LABELS).replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("A slice after one of gzip on has a longer latency")
+    none = [slice_carry_over(*latencies(seed, 0.0), "a", metric=LATENCY) for seed in range(30)]
+    assert sum(one is not None and one.is_significant for one in none) <= 2
 
 
 def test_carry_over_between_slices_has_few_false_alarms() -> None:

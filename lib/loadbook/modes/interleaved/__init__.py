@@ -10,7 +10,6 @@
 - `read_outside_cpu`: CPU time of an arm's services outside of its slices, from readings on another machine than the
   driver's
 - `read`: rates and processes of one arm
-- `run_requirements`: perl, memory and ports that blocks need on their hosts
 - `run_cpu`: CPU time that services use outside of their arm's slices, on other machines than the driver's
 - `run_load`: the load of a block on its drivers
 - `run_block`: one attempt at one block

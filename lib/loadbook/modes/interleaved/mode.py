@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import find_metric
 from loadbook.core.units import format_bytes, join_words, pluralize
-from loadbook.modes.base import ALL, EXECUTIONS, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks
+from loadbook.modes.base import ALL, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks
 from loadbook.modes.interleaved import spec
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
@@ -36,8 +36,8 @@ class InterleavedMode(Mode):
 
     def key_problems(self, raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield a mistake if slices are asked for that other trials do not have."""
-        if raw.get("slices") and raw.get("execution") in EXECUTIONS and raw["execution"] != self.execution:
-            yield "slices", f'needs execution = "interleaved": {raw["execution"]} trials have no slices'
+        if raw.get("slices") and raw.get("execution") == PLAIN:
+            yield "slices", 'needs execution = "interleaved" or "shared": plain trials have no slices'
 
     def reasons_against(self, study: Study, treatments: Sequence[str], in_services: Sequence[str]) -> list[str]:
         """Return the reasons in the study file and in services why treatments cannot be interleaved."""
@@ -76,7 +76,7 @@ class InterleavedMode(Mode):
     def plan_text(self, study: Study, load: str) -> PlanText:
         """Return the lengths of slices after the execution."""
         turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (spec.MIN_SLICE_S,)])} ms or more"
-        turns += ", one length a block" if compares_slices(study) else ""
+        turns += ", one length a block" if spec.compares_slices(study) else ""
         return PlanText(load, f": treatments take turns of {turns}")
 
     def plan_lines(self, plan: Plan) -> list[tuple[str, str]]:
@@ -114,11 +114,6 @@ class InterleavedMode(Mode):
         if first and kind == "time":
             return TellingBlocks(first, 0, PLAIN, is_fixed=True)
         return TellingBlocks(plan.blocks, first, self.execution if first and kind in ("rate", "cost") else None)
-
-
-def compares_slices(study: Study) -> bool:
-    """Return whether blocks have slices of several lengths, so that effects are compared between them."""
-    return study.execution == MODE.execution and len(set(study.slices)) > 1
 
 
 MODE = InterleavedMode()

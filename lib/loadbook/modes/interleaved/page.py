@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from loadbook.core.errors import DataError
 from loadbook.core.units import join_words, pluralize
-from loadbook.modes.interleaved.mode import CHOSEN, compares_slices
+from loadbook.modes.interleaved.mode import CHOSEN
+from loadbook.modes.interleaved.spec import compares_slices
 from loadbook.modes.interleaved.stats_slices import MIN_BLOCKS_OF_LENGTH, SliceLengthCheck, slice_length_check
 from loadbook.modes.plain.page import OrderCheck, PlainPage
 from loadbook.report.sections import ValidityMessage
-from loadbook.stats.carry_over import slice_carry_over
+from loadbook.stats.carry_over import CarryOver, slice_carry_over
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
 from loadbook.store.trial_record import SLICE_SERIES, InterleavedRecord, read_trial
@@ -41,12 +42,7 @@ class InterleavedPage(PlainPage):
         self, data: RunData, analysis: Analysis, values: pd.DataFrame, same: Mapping[str, str]
     ) -> OrderCheck:
         """Test for carry-over between slices, and whether effects depend on the length of slices."""
-        compared = compare_slice_lengths(data, analysis, values)
-        sentence = ""
-        if compares_slices(data.study):
-            sentence = compared.sentence(data.study.labels) if compared else SLICE_LENGTHS_NOT_COMPARED
-        carried = slice_carry_over(data.samples, values, analysis.baseline, same)
-        return OrderCheck(carried, sentence=sentence, notes=slice_length_notes(data.study, compared))
+        return check_slices(data, analysis, values, slice_carry_over(data.samples, values, analysis.baseline, same))
 
     def execution_text(self, data: RunData) -> str:
         """Return how the trials of a block were executed, and why.
@@ -82,6 +78,15 @@ class InterleavedPage(PlainPage):
         """Return from which plain blocks the times are, and why; None if a run has none."""
         blocks = plan.latency_blocks
         return f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}." if blocks else None
+
+
+def check_slices(data: RunData, analysis: Analysis, values: pd.DataFrame, carried: CarryOver | None) -> OrderCheck:
+    """Return the check of the order of slices: `carried`, and whether effects depend on their length."""
+    compared = compare_slice_lengths(data, analysis, values)
+    sentence = ""
+    if compares_slices(data.study):
+        sentence = compared.sentence(data.study.labels) if compared else SLICE_LENGTHS_NOT_COMPARED
+    return OrderCheck(carried, sentence=sentence, notes=slice_length_notes(data.study, compared))
 
 
 def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:

@@ -18,7 +18,7 @@ from loadbook.ingestion.captured import read_bytes
 from loadbook.ingestion.trial_rows import TrialRows
 from loadbook.modes.interleaved.spec import PAUSABLE_TOOLS
 from loadbook.modes.plain.read import PlainRead
-from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord
+from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
 RATE_UNITS = ("1/s", "B/s")
@@ -233,7 +233,7 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
     return m if is_intact else None
 
 
-def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
+def own_processes(points: Sequence[TraceRow], of_arm: int) -> list[dict[str, Any]]:
     """Return trace rows of one arm from a block's sampler: its own processes, and those of other arms as one item.
 
     `points` have the keys t, metric, item, value, unit. The items of processes are ``<label>.<arm>:<pid>`` in them,
@@ -246,7 +246,7 @@ def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) ->
         name, _, arm = label.rpartition(".")
         if not str(point["metric"]).startswith("process_") or not arm.isdigit():
             rows.append(dict(point))
-        elif int(arm) == interleaved.arm:
+        elif int(arm) == of_arm:
             rows.append(dict(point) | {"item": f"{name}:{pid}"})
         else:
             key = float(point["t"]), str(point["metric"])
@@ -276,7 +276,7 @@ class InterleavedRead(PlainRead):
     def own_samples(self, record: TrialRecord, points: Sequence[TraceRow]) -> Sequence[Mapping[str, Any]]:
         """Return the arm's own processes, and those of other arms as one item."""
         assert record.interleaved is not None
-        return own_processes(points, record.interleaved)
+        return own_processes(points, record.interleaved.arm)
 
 
 def _read_slice_file(folder: Path, name: str, changed: Sequence[str], rows: TrialRows) -> SliceLog:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import join_words
+from loadbook.execution.arms_requirements import check_arms, reasons_against_arms
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import Begun, BlockRunner
@@ -15,7 +16,6 @@ from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
 from loadbook.modes.interleaved.run_block import InterleavedBlock, longest_block_s
-from loadbook.modes.interleaved.run_requirements import check_arms, reasons_against_interleaving
 from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run
 from loadbook.modes.plain.run import PlainRun
 from loadbook.store.trial_record import read_trial
@@ -74,7 +74,7 @@ class InterleavedRun(PlainRun):
 
     def reasons_against(self, testbed: Testbed) -> Iterator[str]:
         """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
-        yield from reasons_against_interleaving(testbed)
+        yield from reasons_against_arms(testbed, "lets load generators take turns")
 
     def check_hosts(self, testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[CheckResult]:
         """Check memory and ports for all treatments at once."""
@@ -86,9 +86,9 @@ class InterleavedRun(PlainRun):
 
     def check_steps(self, run: DryRun) -> Iterator[DryRunStep]:
         """Yield the steps that check perl, memory and ports for all treatments at once."""
-        from loadbook.modes.interleaved.run_dry import check_steps
+        from loadbook.execution.arms_dry import check_steps
 
-        yield from check_steps(run)
+        yield from check_steps(run, "perl lets the load generators take turns")
 
     def block_part(self, run: DryRun) -> DryRunPart:
         """Return the part of a dry run with the steps of an interleaved block."""

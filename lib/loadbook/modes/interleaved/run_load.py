@@ -13,21 +13,19 @@ from typing import NamedTuple
 
 from loadbook.core import clock
 from loadbook.core.errors import CommandError, ToolError
+from loadbook.execution.arms_load import Arms, ArmsLoad, arm_files
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.load import (
     GRACE_S,
     LEASE_EXTRA_S,
-    STOP_GRACE_S,
-    check_load_ended,
     common_start,
     fetch_tool_files,
     fetch_truncated,
-    remove_job,
 )
 from loadbook.execution.services import CpuTimes, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
-from loadbook.hosts.jobs import CALIBRATION_SUFFIX, INTERLEAVE_PROGRAM, WARMUP_SUFFIX, perl_program_files
+from loadbook.hosts.jobs import CALIBRATION_SUFFIX, INTERLEAVE_PROGRAM, perl_program_files
 from loadbook.modes.interleaved.read import SliceLog, apart_share, read_slices
 from loadbook.modes.interleaved.spec import (
     TAIL_S,
@@ -46,8 +44,6 @@ SCHEDULE, CALIBRATION, SLICES = "schedule", "calibration", "slices"  # files
 CALIBRATION_TURNS, CALIBRATION_S = SliceLengths(0.1, 0.01), 0.5
 REQUESTS = ("requests", "count")
 
-Arms = Mapping[int, Attempt]  # number of an arm -> its attempt
-
 
 class Turns(NamedTuple):
     """Turns that the generators of a block took: lengths, and the seconds for which each was started (`load_s`).
@@ -61,25 +57,19 @@ class Turns(NamedTuple):
     logs: dict[str, SliceLog]
 
 
-class BlockLoad:
-    """The load jobs of one interleaved block; every driver has a job of the same name, with its share of the load.
+class BlockLoad(ArmsLoad):
+    """The load jobs of one interleaved block; `all_arms` is the number of treatments.
 
-    `name` is that of the job in which the generators take turns; `all_arms` is the number of treatments. After
-    `run_slices`, `turns` holds the slices of each driver.
+    After `run_slices`, `turns` holds the slices of each driver. The first driver also reads the CPU time of the
+    services at every slice.
     """
 
     turns: Turns
 
     def __init__(self, testbed: Testbed, name: str, all_arms: int) -> None:
-        self.testbed, self.name, self.all_arms = testbed, name, all_arms
-        self.calibration_name, self.warmup_name = f"{name}{CALIBRATION_SUFFIX}", f"{name}{WARMUP_SUFFIX}"
-        self.drivers: list[Host] = [testbed.hosts[alias] for alias in testbed.drivers]
-        self.begun: list[str] = []  # names of the jobs that were started
-
-    @property
-    def first(self) -> Host:
-        """The first driver, which also reads the CPU time of the services at every slice."""
-        return self.drivers[0]
+        super().__init__(testbed, name)
+        self.all_arms = all_arms
+        self.calibration_name = f"{name}{CALIBRATION_SUFFIX}"
 
     @property
     def slice_log(self) -> SliceLog:
@@ -123,24 +113,6 @@ class BlockLoad:
             rates[arm] = max(requests - under_way, connections) / log.active_s(arm)
         return rates
 
-    def warm_up(self, arms: Arms) -> None:
-        """Warm up every arm in turn, if the study has a warm-up."""
-        warm = {arm: attempt for arm, attempt in arms.items() if attempt.workload.warmup_s}
-        if not warm:
-            return
-        planned_s = sum(attempt.workload.warmup_s for attempt in arms.values())
-        self.testbed.on_phase("warm-up", planned_s)
-        in_folder = ("/bin/sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')  # $0: the arm's folder
-        jobs: dict[str, Job] = {}
-        for host in self.drivers:
-            steps = tuple(
-                (*in_folder, f"arm{arm}", *attempt.load.warmup_step(attempt.load.shares[host.alias]))
-                for arm, attempt in warm.items()
-            )
-            lease_s = planned_s + GRACE_S + LEASE_EXTRA_S
-            jobs[host.alias] = Job(self.warmup_name, steps, lease_s, _all_files(warm, host.alias))
-        self._run_jobs(jobs, planned_s + GRACE_S, planned_s)
-
     def run_slices(
         self, arms: Arms, lengths: SliceLengths, cpu_times: CpuTimes, clocks: Mapping[str, ClockRecord]
     ) -> None:
@@ -178,14 +150,14 @@ class BlockLoad:
         for host in self.drivers:
             at = start_times.get(host.alias)
             own_services = services if host is self.first else ()
-            job_files = perl_program_files(INTERLEAVE_PROGRAM) | _all_files(arms, host.alias)
+            job_files = perl_program_files(INTERLEAVE_PROGRAM) | arm_files(arms, host.alias)
             for arm, attempt in arms.items():
                 argv = self._command(attempt, host.alias, lengths, load_s)
                 job_files[f"arm{arm}/cmd"] = f"exec {shlex.join(argv)}\n".encode()
             job_files[schedule] = schedule_text(lengths, numbers, orders, load_s, own_services, at).encode()
             steps = (("perl", INTERLEAVE_PROGRAM, schedule),)
             jobs[host.alias] = Job(name, steps, timeout_s + LEASE_EXTRA_S, job_files)
-        self._run_jobs(jobs, timeout_s, lead_s + load_s)
+        self.run_jobs(jobs, timeout_s, lead_s + load_s)
         outputs = self.testbed.map(partial(self._fetch_slices, name), jobs)
         return Turns(lengths, load_s, outputs, {alias: _read_slices(alias, own) for alias, own in outputs.items()})
 
@@ -202,20 +174,6 @@ class BlockLoad:
             timeout_s = timeout_with_pauses_s(workload.timeout_s + waiting_s, lengths, self.all_arms)
             workload = workload.model_copy(update={"timeout_s": timeout_s})
         return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, load_s)))
-
-    def _run_jobs(self, jobs: Mapping[str, Job], timeout_s: float, planned_s: float) -> None:
-        """Run a job on every driver until all have ended; LostError if a host ended its job early."""
-        name, begun_s = next(iter(jobs.values())).name, clock.monotonic()
-        self.begun.append(name)
-        self.testbed.map(lambda alias: self.testbed.hosts[alias].start(jobs[alias]), jobs)
-        self.testbed.pause(planned_s if self.first.live else 0.0)
-
-        def wait(alias: str) -> None:
-            host = self.testbed.hosts[alias]
-            host.wait(name, timeout_s=max(1.0, begun_s + timeout_s - clock.monotonic()))
-            check_load_ended(host, f"{host.workdir}/jobs/{name}", len(jobs[alias].steps))
-
-        self.testbed.map(wait, jobs)
 
     def collect(self, arm: int, attempt: Attempt) -> list[DriverRecord]:
         """Copy one arm's outputs, and the slices of all arms, of every driver into the arm's folder."""
@@ -272,22 +230,9 @@ class BlockLoad:
         """Return whether an arm's generator did not end by itself on some driver."""
         return any(arm in slice_log.hung for slice_log in self.turns.logs.values())
 
-    def stop(self, name: str) -> None:
-        """Stop a job on every driver and remove its folder there."""
-        self.testbed.map(lambda host: remove_job(host, name, STOP_GRACE_S), self.drivers)
-
 
 def _read_slices(alias: str, output: bytes) -> SliceLog:
     try:
         return read_slices(output.decode(errors="replace"))
     except (ValueError, LookupError) as error:
         raise CommandError(alias, f"{INTERLEAVE_PROGRAM} printed something else than slices: {error}") from error
-
-
-def _all_files(arms: Arms, alias: str) -> dict[str, bytes]:
-    """Return path -> content of the files that the arms' load generators need, each below its arm's folder of a job."""
-    return {
-        f"arm{arm}/{name}": data
-        for arm, attempt in arms.items()
-        for name, data in attempt.load.tool.extra_files(attempt.load.shares[alias]).items()
-    }

@@ -141,12 +141,17 @@ def schedule_text(
     return "".join(f"{line}\n" for line in lines)
 
 
+def compares_slices(study: Study) -> bool:
+    """Return whether blocks have slices of several lengths, so that effects are compared between them."""
+    return study.execution in ("interleaved", "shared") and len(set(study.slices)) > 1
+
+
 def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
     """Return the reasons in the study file why these treatments cannot be interleaved; empty if they can.
 
     The hosts may give further reasons: a different machine, too little memory.
     """
-    return [*_question_reasons(study, treatments), *_load_reasons(study, treatments), *_host_reasons(study, treatments)]
+    return [*_question_reasons(study, treatments), *_load_reasons(study, treatments), *host_reasons(study, treatments)]
 
 
 def _question_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
@@ -177,7 +182,8 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
         yield "treatments differ in duration_s or warmup_s"
 
 
-def _host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+def host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+    """Yield the reasons in roles why the services of these treatments cannot be up at once."""
     settings = [(role, study.setting(name, role)) for name in treatments for role in study.roles]
     if roles := sorted({role for role, setting in settings if setting.mode == "system"}):
         yield f"role {roles[0]} is the host's own server, which has one configuration at a time"

@@ -168,7 +168,7 @@ def test_cpu_times_of_processes_of_other_arms_are_summed_under_one_name() -> Non
         for item in ("nginx.0:11", "nginx.1:12", "nginx.1:13", "wrk.0:14", "wrk.2:15")
     ]
     points.append(trace_row(1.0, "cpu_busy", "cpu0", 0.5))
-    rows = own_processes(points, INTERLEAVED)
+    rows = own_processes(points, INTERLEAVED.arm)
     found = {(row["metric"], row["item"]): row["value"] for row in rows}
     assert found == {
         ("process_cpu", "nginx:12"): 0.25,

@@ -1,6 +1,6 @@
-"""Requirements of interleaved blocks on hosts: perl, memory for the services of all arms, and ports that clients reach.
+"""Requirements of blocks whose treatments run at once: perl, memory for their services, ports that clients reach.
 
-In an interleaved block all treatments run at once, each on ports of its own, from a host's `service_port` on.
+In such a block each treatment has ports of its own, from a host's `service_port` on.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from loadbook.core.units import format_bytes, pluralize
+from loadbook.core.units import format_bytes, join_words, pluralize
 from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_state import STATE_TIMEOUT_S
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
-from loadbook.modes.base import MODES
 
 PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
 PLAIN_HINT = 'or run plain trials (execution = "plain")'
@@ -94,15 +93,20 @@ def available_bytes(host: Host) -> int | None:
     return int(answer) * 1024 if answer.isdigit() else None
 
 
-def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
-    """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
-    if testbed.replayed_run and MODES["interleaved"] not in testbed.replayed_executions:
-        yield f"run {testbed.replayed_run}, which these hosts play back, has plain trials"
+def reasons_against_arms(testbed: Testbed, use_of_perl: str) -> Iterator[str]:
+    """Yield reasons in the hosts and the hosts file for which the treatments of a block cannot be up at once.
+
+    `use_of_perl` is what perl does on a driver: "lets load generators take turns".
+    """
+    execution = testbed.plan.mode.execution
+    if testbed.replayed_run and execution not in testbed.replayed_executions:
+        others = join_words(sorted(testbed.replayed_executions)) or "no"
+        yield f"run {testbed.replayed_run}, which these hosts play back, has {others} trials"
     if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
         yield f"service {changing[0]} changes settings of its whole host"
     for alias in testbed.drivers:
         if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=STATE_TIMEOUT_S).rc:
-            yield f"host {alias} has no perl, which lets load generators take turns (apt-get install perl-base)"
+            yield f"host {alias} has no perl, which {use_of_perl} (apt-get install perl-base)"
     live = {alias: host for alias, host in testbed.hosts.items() if host.live}
     yield from (check.observation for check in check_arms(testbed, live) if check.status != "ok")
 
