@@ -24,6 +24,10 @@ NO_SLICES = "Carry-over was not checked: every request goes to another treatment
 class SharedPage(PlainPage):
     """Facts of a page on shared blocks."""
 
+    def load_parts(self, study: Study) -> list[str]:
+        """Return which rate each treatment had."""
+        return [rate_text(study, None, study.workload_of(study.baseline).rate_per_s or 0.0)]
+
     def order_text(self, study: Study, usual: str) -> str:
         """Return the text on the order of trials for the check of trials; `usual`, of single trials, is not used."""
         return "by turns, request by request" if study.turns == BY_REQUEST else "by turns, in slices"

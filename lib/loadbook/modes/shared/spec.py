@@ -71,11 +71,15 @@ def active_s(lengths: TurnLengths, arms: int, duration_s: float) -> float:
     return duration_s if lengths.slice_s is not None else arms * duration_s
 
 
-def rate_text(study: Study, arms: int, rate_per_s: float) -> str:
-    """Return which rate an arm has: "the whole 1,000/s in its slices", or "its share of 1,000/s all the time"."""
+def rate_text(study: Study, arms: int | None, rate_per_s: float) -> str:
+    """Return which rate an arm has: "the whole 1,000/s in its slices", or "its share of 1,000/s all the time, 250/s".
+
+    Without the number of `arms`, the share is not told as a number.
+    """
     whole = f"{rate_per_s:,g}/s"
     if study.turns == BY_REQUEST:
-        return f"its share of {whole} all the time, {rate_per_s / arms:,.4g}/s"
+        share = f", {rate_per_s / arms:,.4g}/s" if arms else ""
+        return f"its share of {whole} all the time{share}"
     return f"the whole {whole} in its slices"
 
 
