@@ -10,7 +10,8 @@ loadbook's script adds the intended start to each row, as metadata: `due_us`, in
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from io import BufferedReader
 from typing import NamedTuple
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
+from loadbook.modes.shared.spec import LEAST_LATENESS
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import OUTCOME_CODES, Ints, LogRowKind, RecordBlock, RequestBatch
 
@@ -66,13 +68,13 @@ class Points(NamedTuple):
     received: int | None = None
 
 
-def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
+def read_k6(stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None) -> Iterator[RequestBatch]:
     """Yield the requests of a file in its order; ParseError for an empty file, another format, or an invalid row."""
     head = stream.peek(1)
     if not head.strip():
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
-    line = 1
+    line, least = 1, (properties or {}).get(LEAST_LATENESS)
     told: set[bool] = set()
     columns: list[str] = []
     stamp_us = 0.0
@@ -99,7 +101,8 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
             told.add(points.due_us is not None)
         if len(told) > 1 or (points.due_us is not None and (points.due_us < 0).any()):
             raise ParseError(TOOL, file, line, "here or below, some requests have an intended start and others do not")
-        yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
+        batch = _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
+        yield replace(batch, least_lateness_us=int(least)) if least else batch
         line += log_stream.lines_of(block, points.rows)
 
 

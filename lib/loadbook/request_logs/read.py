@@ -284,7 +284,7 @@ def read_batches(
             is_gob = GOB_RESULT.match(stream.peek(64))
             yield from (vegeta_gob.read_gob if is_gob else vegeta_rows.read_vegeta)(stream, name, properties)
         elif tool == k6_points.TOOL:
-            yield from k6_points.read_k6(stream, name)
+            yield from k6_points.read_k6(stream, name, properties)
         elif tool == gatling_rows.TOOL:
             is_binary = stream.peek(1).startswith(b"\0")
             yield from (gatling_log.read_binary if is_binary else gatling_rows.read_text)(stream, name)
@@ -316,7 +316,8 @@ def summarise(
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known. A CSV without a header
         is then read only if its rows have the default columns of JMeter 2.x, 3.x, or 4 and 5. For vegeta:
-        `interval_ns`, the time between two scheduled starts, if the rate is constant.
+        `interval_ns`, the time between two scheduled starts, if the rate is constant. For vegeta and k6:
+        `least_lateness_us`, if the log has a part of a generator's requests (`RequestBatch.least_lateness_us`).
     store : open parquet writer that also receives the rows; it may receive the logs of several drivers in turn.
     driver : name of the log's driver, for the store.
     start : offset in bytes of the first line to read, behind the lines of an earlier run.

@@ -18,6 +18,7 @@ from pyarrow import csv as arrow_csv
 from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import FAILURE_PATTERNS
 from loadbook.core.metrics import error_class
+from loadbook.modes.shared.spec import LEAST_LATENESS
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
 
@@ -30,7 +31,7 @@ TYPES = {
     "timestamp": pa.int64(), "code": pa.int16(), "latency": pa.int64(), "bytes_in": pa.int64(), "seq": pa.int64(),
     "error": log_stream.TEXT_TYPE, "url": log_stream.TEXT_TYPE,
 }  # fmt: skip
-INTERVAL_PROPERTY, LEAST_LATENESS_PROPERTY = "interval_ns", "least_lateness_us"
+INTERVAL_PROPERTY = "interval_ns"
 NS_PER_US = 1000
 MIN_START_NS, MAX_START_NS, MAX_LATENCY_NS = 10**18, 9 * 10**18, 10**15
 MAX_REQUESTS = 100_000_000
@@ -55,7 +56,7 @@ def read_vegeta(
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
     known = properties or {}
-    rows = Rows(file, known.get(INTERVAL_PROPERTY), known.get(LEAST_LATENESS_PROPERTY))
+    rows = Rows(file, known.get(INTERVAL_PROPERTY), known.get(LEAST_LATENESS))
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
     parse = _json_table if is_json else _csv_table
     for block, ready in log_stream.parsed_ahead(blocks, parse):

@@ -3,6 +3,7 @@
 import exec from "k6/execution";
 import http from "k6/http";
 import { sleep } from "k6";
+import { SharedArray } from "k6/data";
 import { Counter, Trend } from "k6/metrics";
 
 const env = __ENV;
@@ -13,13 +14,13 @@ const lead_ms = Number(env.LEAD_MS || 0); // from the start of the users to that
 const closed = env.ITERATIONS
   ? { executor: "shared-iterations", vus: vus, iterations: Number(env.ITERATIONS), maxDuration: "24h" }
   : { executor: "constant-vus", vus: vus, duration: `${length_ms + lead_ms}ms` };
-const open = {
+const at_rate = {
   executor: "constant-arrival-rate", rate: Number(env.RATE), timeUnit: env.RATE_UNIT, duration: env.DURATION,
   preAllocatedVUs: vus, maxVUs: most_vus,
 };
 
 export const options = {
-  scenarios: { load: Object.assign(env.RATE && !env.ARRIVALS ? open : closed, { gracefulStop: env.TIMEOUT }) },
+  scenarios: { load: Object.assign(env.RATE && !env.ARRIVALS ? at_rate : closed, { gracefulStop: env.TIMEOUT }) },
   discardResponseBodies: true,
   insecureSkipTLSVerify: true,
   maxRedirects: 0,
@@ -63,6 +64,29 @@ function begin() {
   times_ms = Array.from({ length: number }, (_, n) => time(n)).sort((a, b) => b - a);
 }
 
+// A load on several targets by turns (SHARED): request number n is of the turn [first request, arm] in which it lies.
+const lines = (file) => open(file).trim().split("\n").map((line) => line.split(" "));
+const turns = new SharedArray("turns", () => {
+  let first = 0;
+  return env.SHARED ? lines("./schedule").map(([arm, requests]) => [(first += Number(requests)) - requests, arm]) : [];
+});
+const targets = {};
+if (env.SHARED) {
+  for (const [arm, url] of lines("./arms")) targets[arm] = { url, params: Object.assign({ tags: { arm } }, params) };
+}
+
+function target(number) {
+  if (!env.SHARED) return { url: env.URL, params };
+  let low = 0, high = turns.length - 1;
+  if (number < turns.length && turns[number][0] === number) low = high = number; // every turn is one request
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (turns[middle][0] <= number) low = middle;
+    else high = middle - 1;
+  }
+  return targets[turns[low][1]];
+}
+
 // time of the next request; the end of the load if there is none
 function next() {
   if (has_schedule) return times_ms.length ? times_ms.pop() : length_ms;
@@ -81,7 +105,8 @@ export default function () {
   }
   if (has_schedule) exec.vu.metrics.metadata["due_us"] = String(Math.round(1000 * due)); // in the points of the request
   const sent_ms = env.ARRIVALS ? now() : 0;
-  const answer = http.get(env.URL, params);
+  const to = target(Math.round(rate_per_ms * due));
+  const answer = http.get(to.url, to.params);
   const first = Math.floor(answer.status / 100);
   (statuses[first] || failures[failure(answer.error_code)]).add(1);
   answered += 1;

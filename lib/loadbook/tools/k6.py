@@ -13,6 +13,8 @@
   `request_times`. With `poisson` each user has its share of the requests at independent, uniform times of the load;
   late ones start at once, and `latency_intended` counts from the time at which they were due. With `users` each user
   waits an exponential time after a response.
+- **Shared**: one k6 on several targets by turns (`k6_shared.pl`), as with `request_times`; the points of a target tell
+  its own requests.
 - **Read**: points in CSV or JSON, `handleSummary`, `--summary-export`, `--new-machine-readable-summary`, and the text
   on stdout, which cuts times to two decimals (doubt `coarse_times` above 5 %) and has no `bytes_read`. Before 0.31 it
   does not tell failed requests: then there are `attempts` and `attempt_time` alone.
@@ -42,6 +44,7 @@ from loadbook.tools import base, k6_text, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import Document, find_report
 from loadbook.tools.recipes import recipes
+from loadbook.tools.shared_load import part_doubts, part_of, part_properties
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 SCRIPT_FILE, SUMMARY_FILE, POINTS_FILE = "load.js", "summary.json", "points.csv"
 LEAD_MS = 500  # of a load with request times: its users are ready before the first request is due
 SHELL_FILE, ALL_POINTS_FILE = "k6.sh", "all.csv"
+SHARED_PROGRAM = "k6_shared.pl"
 # Its arguments are those of k6. Of 14 points of a request, one is used.
 SHELL_SCRIPT = f"""K6_CSV_TIME_FORMAT=unix_micro k6 "$@"; status=$?
 sed -n '1p; /^http_req_duration,/p; /^dropped_iterations,/p' {ALL_POINTS_FILE} > {POINTS_FILE}
@@ -105,6 +109,7 @@ class K6(base.Tool):
     known_versions = ("0.52", "1", "2")
     streamed_inputs = ("stdout", "files")
     rows_begin = r"metric_name,timestamp,metric_value,|\{\"(?:type\":\"Metric|metric\":\")"
+    shares_load = True
     extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
@@ -125,6 +130,21 @@ class K6(base.Tool):
         for name, value in self._environment(workload, target, duration_s).items():
             argv += ["-e", f"{name}={value}"]
         return [*argv, *workload.extra, SCRIPT_FILE]
+
+    def shared_command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the argument list of a perl program that runs k6, and divides the points by target."""
+        load = workload.model_copy(update={"request_times": True})
+        argv = self.command(load, target, duration_s)
+        if workload.plan or workload.arrivals != "even" or not workload.rate_per_s:
+            raise ToolError("k6 puts a load on several targets by its own script and at an even rate only", "")
+        options = argv[argv.index(SHELL_FILE) + 1 : -1]
+        return ["perl", SHARED_PROGRAM, "k6", *options, "-e", "SHARED=true", SCRIPT_FILE]
+
+    def shared_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the script and the perl program."""
+        return {name: (resources.files(__package__) / name).read_bytes() for name in (SHARED_PROGRAM,)} | {
+            SCRIPT_FILE: (resources.files(__package__) / "k6.js").read_bytes()
+        }
 
     def _environment(self, workload: Workload, target: Target, duration_s: float) -> dict[str, str]:
         """Return the variables that the script reads; CONNECTIONS are users."""
@@ -399,11 +419,18 @@ def _count_rows(
 def _parse_points(file: str, data: bytes | Path, summary: RunSummary | None, output: ToolOutput) -> ParsedReport:
     """Return the rows of single requests; checks and thresholds come from the summary beside them, if there is one."""
     from loadbook.request_logs.read import summarise
+    from loadbook.tools.shared_slices import with_slices
 
-    figures = summarise(data, "k6", file=file)
+    part, rate = part_of("k6", output), offered_rate(output.argv)
+    properties = part_properties(part)
+    figures = summarise(data, "k6", file=file, properties=properties)
     doubts = [*_log_doubts(file, figures)]
-    doubts += _run_doubts(figures.total().attempts, figures.not_started, summary, output)
-    return request_rows.log_report(figures, _time_metric(output), offered_rate(output.argv), doubts, ("torn",))
+    if part is None or rate is None:
+        doubts += _run_doubts(figures.total().attempts, figures.not_started, summary, output)
+        return request_rows.log_report(figures, _time_metric(output), rate, doubts, ("torn",))
+    doubts += part_doubts("k6", part, figures, output)
+    report = request_rows.log_report(figures, _time_metric(output), None, doubts, ("torn",))
+    return with_slices(report, "k6", data, part, properties, output, 1e6 / rate)
 
 
 def _time_metric(output: ToolOutput) -> str:

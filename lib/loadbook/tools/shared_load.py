@@ -7,11 +7,15 @@ with a line "ARM REQUESTS" each. It leaves the results of each target in the fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from loadbook.core.errors import ParseError
-from loadbook.modes.shared.spec import SCHEDULE_FILE
+from loadbook.modes.shared.spec import LEAST_LATENESS, SCHEDULE_FILE
+from loadbook.tools.base import MIN_ACHIEVED_SHARE, ToolOutput
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Summary
 
 ARMS_FILE, PART_FILE = "arms", "part"
 
@@ -41,6 +45,30 @@ def read_part(tool: str, data: bytes) -> Part:
         return Part(**{name: int(value) for name, value in pairs.items()})
     except (TypeError, ValueError) as error:
         raise ParseError(tool, PART_FILE, 0, f"not a part of a shared load: {error}") from None
+
+
+def part_of(tool: str, output: ToolOutput) -> Part | None:
+    """Return the part of a target in a shared load; None if the load was that of one target."""
+    data = output.files.get(PART_FILE)
+    return None if data is None else read_part(tool, data)
+
+
+def part_properties(part: Part | None) -> dict[str, str]:
+    """Return the properties of a log of one target, for its reader: the start of the schedule of all targets."""
+    is_known = part is not None and part.least_lateness_us is not None
+    return {LEAST_LATENESS: str(part.least_lateness_us)} if part and is_known else {}
+
+
+def part_doubts(tool: str, part: Part, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about one target of a shared load, as (name, sentence)."""
+    attempts = figures.total().attempts
+    if part.lost:
+        yield "lost", f"{part.lost} requests of all treatments have no row: {tool} was killed, or rows were lost"
+    if attempts < MIN_ACHIEVED_SHARE * part.requests - 1:
+        text = f"{attempts} requests were started, of {part.requests} that were due"
+        yield "offered_shortfall", f"{text}: the load was not open"
+    if output.exit_code:
+        yield "exit_code", f"{tool} ended with exit code {output.exit_code}"
 
 
 def shared_files(urls: Mapping[int, str], turns: Iterable[tuple[int, int]]) -> dict[str, bytes]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,9 +12,10 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
 from loadbook.modes.shared.spec import SCHEDULE_FILE
+from loadbook.request_logs.read import read_batches
 from loadbook.request_logs.stream import RequestBatch
 from loadbook.store.trial_record import SLICE_SERIES
-from loadbook.tools.base import Sample
+from loadbook.tools.base import ParsedReport, Sample, ToolOutput
 from loadbook.tools.shared_load import Part
 
 Turns = NDArray[np.int64]  # (turns, 2): arm and number of requests
@@ -28,6 +31,24 @@ def read_turns(tool: str, data: bytes) -> Turns:
     if not len(turns) or (turns < 0).any():
         raise ParseError(tool, SCHEDULE_FILE, 0, "not a schedule of a shared load: it is empty or has numbers below 0")
     return turns
+
+
+def with_slices(
+    report: ParsedReport,
+    tool: str,
+    data: bytes | Path,
+    part: Part,
+    properties: Mapping[str, str],
+    output: ToolOutput,
+    interval_us: float,
+) -> ParsedReport:
+    """Return a report with the slices of a target as samples.
+
+    `data` is the log of its requests, which is read with the `properties`; the files of the output have the schedule.
+    """
+    turns = read_turns(tool, output.files.get(SCHEDULE_FILE, b""))
+    slices = slice_samples(read_batches(data, tool, properties=properties), part, turns, interval_us)
+    return replace(report, samples=(*report.samples, *slices))
 
 
 def slice_samples(batches: Iterable[RequestBatch], part: Part, turns: Turns, interval_us: float) -> Iterator[Sample]:

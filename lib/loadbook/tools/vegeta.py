@@ -34,13 +34,12 @@ from loadbook.core.bucketed_times import BucketedTimes
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.go_programs import FAILURE_PATTERNS, GOB_RESULT, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
-from loadbook.modes.shared.spec import SCHEDULE_FILE
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows, vegeta_text
-from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import Document, find_report
 from loadbook.tools.recipes import recipes
-from loadbook.tools.shared_load import PART_FILE, Part, read_part
+from loadbook.tools.shared_load import part_doubts, part_of, part_properties
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
@@ -204,22 +203,21 @@ TOOL = Vegeta()
 def _parse_rows(file: str, data: bytes | Path, output: ToolOutput) -> ParsedReport:
     """Return the rows of an attack whose single requests are known."""
     from loadbook.request_logs.read import summarise
-    from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY, LEAST_LATENESS_PROPERTY
+    from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
+    from loadbook.tools.shared_slices import with_slices
 
-    rate, part = offered_rate(output.argv), _part_of(output)
+    rate, part = offered_rate(output.argv), part_of("vegeta", output)
     properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
-    if part is not None and part.least_lateness_us is not None:
-        properties[LEAST_LATENESS_PROPERTY] = str(part.least_lateness_us)
+    properties |= part_properties(part)
     figures = summarise(data, "vegeta", file=file, properties=properties)
-    metric = _time_metric(output.argv)
-    if part is None:
-        doubts, offered = _log_doubts(file, figures, output), offered_per_s(output.argv)
+    metric, rejected = _time_metric(output.argv), ("torn", "lost")
+    if part is None or rate is None:
+        doubts = _log_doubts(file, figures, output)
+        report = request_rows.log_report(figures, metric, offered_per_s(output.argv), doubts, rejected)
     else:
-        doubts, offered = _part_doubts(file, figures, part, output), None
-    report = request_rows.log_report(figures, metric, offered, doubts, ("torn", "lost"))
-    if part is not None and rate is not None:
-        slices = _slice_samples(file, data, part, properties, output, rate[1] // rate[0] / 1000)
-        report = replace(report, samples=(*report.samples, *slices))
+        own = [*request_rows.damage_doubts(file, figures), *part_doubts("vegeta", part, figures, output)]
+        report = request_rows.log_report(figures, metric, None, own, rejected)
+        report = with_slices(report, "vegeta", data, part, properties, output, rate[1] // rate[0] / 1000)
     if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
         told = tuple(row for row in report.measurements if not row.metric.startswith("bytes_"))
         return replace(report, measurements=told)
@@ -276,37 +274,6 @@ def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tup
     """Yield the doubts about the numbers of an attack whose single requests are known, as (name, sentence)."""
     yield from request_rows.damage_doubts(file, figures)
     yield from _run_doubts(figures.total().attempts, figures.duration_s or 0.0, output)
-
-
-def _part_of(output: ToolOutput) -> Part | None:
-    """Return the part of a target in a shared load; None if the load was that of one target."""
-    data = output.files.get(PART_FILE)
-    return None if data is None else read_part("vegeta", data)
-
-
-def _slice_samples(
-    file: str, data: bytes | Path, part: Part, properties: Mapping[str, str], output: ToolOutput, interval_us: float
-) -> list[Sample]:
-    """Return the slices of one target of a shared attack."""
-    from loadbook.request_logs.read import read_batches
-    from loadbook.tools.shared_slices import read_turns, slice_samples
-
-    turns = read_turns("vegeta", output.files.get(SCHEDULE_FILE, b""))
-    batches = read_batches(data, "vegeta", file=file, properties=properties)
-    return list(slice_samples(batches, part, turns, interval_us))
-
-
-def _part_doubts(file: str, figures: Summary, part: Part, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    """Yield the doubts about one target of a shared attack, as (name, sentence)."""
-    yield from request_rows.damage_doubts(file, figures)
-    attempts = figures.total().attempts
-    if part.lost:
-        yield "lost", f"{part.lost} requests of the attack have no row: vegeta was killed, or rows were lost"
-    if attempts < base.MIN_ACHIEVED_SHARE * part.requests - 1:
-        text = f"{attempts} requests were started, of {part.requests} that were due"
-        yield "offered_shortfall", f"{text}: the load was not open"
-    if output.exit_code:
-        yield "exit_code", f"vegeta ended with exit code {output.exit_code}"
 
 
 def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:

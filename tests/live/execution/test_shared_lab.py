@@ -42,11 +42,15 @@ blocks = 1
 WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
 
 
+def need(tool: str) -> None:
+    """Skip a test if a load generator is missing."""
+    if not shutil.which(load_tool(tool).binary, path=search_path()):
+        pytest.skip(f"{tool} is not installed: {load_tool(tool).install_hint}, or make generators")
+
+
 @pytest.fixture
 def layout(tmp_path) -> Layout:
-    vegeta = load_tool("vegeta")
-    if not shutil.which(vegeta.binary, path=search_path()):
-        pytest.skip(f"vegeta is not installed: {vegeta.install_hint}, or make generators")
+    need("vegeta")
     made = with_studies(tmp_path / "home")
     (made.studies / "open.toml").write_text(OPEN)
     return made
@@ -106,6 +110,22 @@ def test_by_request_each_treatment_has_its_share_of_the_rate(lab, layout):
     data = load_run(layout, "open", run)
     assert data.samples[data.samples["metric"] == "slice"].empty
     assert page_of(data.study).execution_text(data).endswith("its share of 200/s all the time, 100/s")
+
+
+@pytest.mark.parametrize("turns", ["slice", "request"])
+def test_k6_sends_the_requests_of_all_treatments_by_its_script(lab, layout, turns):
+    need("k6")
+    asked = f'blocks = 1\nexecution = "shared"\nturns = "{turns}"'
+    (layout.studies / "open.toml").write_text(OPEN.replace("blocks = 1", asked).replace('"vegeta"', '"k6"'))
+    run = run_open(lab, layout)
+    assert [record.status for record in records_of(layout, run, "open")] == ["ok", "ok"]
+    assert ingest(layout.run("open", run)).trials == 2
+    for values in totals(layout, run).values():
+        assert values["requests", "count"] == pytest.approx(200, abs=1)
+        assert values["offered_per_s", "value"] == pytest.approx(200 if turns == "slice" else 100, abs=1)
+        assert 0 < values["latency_intended", "p50"] <= values["latency_intended", "p99"]
+    samples = load_run(layout, "open", run).samples
+    assert len(samples[samples["metric"] == "slice"]) == (40 if turns == "slice" else 0)
 
 
 def test_treatment_that_fails_before_the_load_leaves_the_others_their_turns(lab, layout):

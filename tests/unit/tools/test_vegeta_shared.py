@@ -75,7 +75,7 @@ def test_times_count_from_the_schedule_of_all_targets() -> None:
 def test_requests_that_were_due_and_have_no_row_are_doubts() -> None:
     part = (FOLDER / "part").read_bytes().replace(b"lost 0", b"lost 3").replace(b"requests 15", b"requests 30")
     doubts = dict(base.parse_output(VEGETA, output(part=part)).doubts)
-    assert doubts["lost"].startswith("3 requests of the attack have no row")
+    assert doubts["lost"].startswith("3 requests of all treatments have no row")
     assert doubts["offered_shortfall"].startswith("15 requests were started, of 30 that were due")
 
 

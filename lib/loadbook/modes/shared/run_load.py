@@ -90,7 +90,8 @@ class SharedLoad(ArmsLoad):
         for stream in ("stdout", "stderr"):
             name = f"{stream}-{alias}"
             record.cut |= fetch_truncated(host, f"{job}/{stream}.{FIRST_STEP}", folder / name, MAX_REPORT_BYTES)
-        names = (*tool.expected_files(attempt.load.shares[alias]), PART_FILE)
+        timed = attempt.load.shares[alias].model_copy(update={"request_times": True})
+        names = (*tool.expected_files(timed), PART_FILE)
         fetch_tool_files(host, f"{job}/arm{arm}", names, folder, record)
         record.files[SCHEDULE_FILE] = f"{alias}-{SCHEDULE_FILE}"
         write_trial_file(folder / record.files[SCHEDULE_FILE], self.schedules[alias])

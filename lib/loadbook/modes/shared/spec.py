@@ -17,8 +17,10 @@ from loadbook.study.model import Study
 from loadbook.study.workload import Workload
 
 # load generators that send the requests of several targets in a given order
-SHARING_TOOLS = ("vegeta",)
+SHARING_TOOLS = ("k6", "vegeta")
 BY_SLICE, BY_REQUEST = "slice", "request"
+# property of a log with one arm's requests: the least time from place to start, of the requests of all arms
+LEAST_LATENESS = "least_lateness_us"
 SCHEDULE_FILE = "schedule"  # with the turns of all arms, in the folder of a load and of a trial
 SLICE_S = 0.05
 # fields of the load in which treatments may differ

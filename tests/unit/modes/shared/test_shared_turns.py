@@ -97,7 +97,7 @@ def test_rate_of_an_arm_is_named() -> None:
 @pytest.mark.parametrize(
     ("load", "reason"),
     [
-        ({"tool": "wrk2"}, "wrk2 cannot send the requests of several treatments by turns (vegeta can)"),
+        ({"tool": "wrk2"}, "wrk2 cannot send the requests of several treatments by turns (k6, vegeta can)"),
         ({"model": "closed", "rate_per_s": None}, "the load is closed"),
         ({"arrivals": "poisson"}, "arrivals are not even"),
         ({"plan": "targets.txt"}, "the load is that of a file, targets.txt"),
