@@ -209,15 +209,19 @@ def _with_places(rows: pd.DataFrame, count: int) -> pd.DataFrame:
 def print_simulated(blocks: int) -> None:
     """Print what each way tells about servers at shares of their capacity."""
     names = [f"p{percent:g}" for percent in PERCENTILES]
-    print("Which percentile of the server alone is told as p50 ...; SD of a block to that of plain trials; overrun\n")
-    print(f"| server | load | turns | {' | '.join(names)} | {' | '.join(f'SD {own}' for own in names)} | overrun |")
-    print(f"|---|---|---|{'---|' * (2 * len(names) + 1)}")
+    print("Which percentile of the server alone is told as p50 ...; SD of a block to that of plain trials; overruns\n")
+    columns = [*names, *(f"SD {own}" for own in names), "overrun", "doubted"]
+    print(f"| server | load | turns | {' | '.join(columns)} |")
+    print(f"|---|---|---|{'---|' * (2 * len(names) + 2)}")
     for server in SERVERS:
         for share in SHARES:
             for own in find_all(server, share, blocks, seed=1):
                 told = " | ".join(f"{percent:.4g}" for percent in own.percent)
                 sd = " | ".join(f"{ratio:.2f}" for ratio in own.sd)
-                print(f"| {server} | {share:.0%} | {own.way} | {told} | {sd} | {own.overrun:.3f} |", flush=True)
+                print(
+                    f"| {server} | {share:.0%} | {own.way} | {told} | {sd} | {own.overrun:.3f} | {own.doubted:.0%} |",
+                    flush=True,
+                )
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from loadbook.study.limits import ValidityLimits
+
 Floats = NDArray[np.float64]
 RATE_PER_S, ARMS, BLOCK_S = 1000, 3, 9.0
 TIMES = int(RATE_PER_S * BLOCK_S)
@@ -117,7 +119,8 @@ class Found(NamedTuple):
 
     `sd`: of the log ratio of two equal arms in a block, to that of plain trials of the same time.
     `percent`: of the requests of the arm alone at the same rate, how many are below the percentile that is told.
-    `overrun`: the time from the end of a slice to the last response to its requests, on average, in slices.
+    `overrun`: the time from the end of a slice to the last response, beyond a median latency, in slices; `doubted`:
+    the share of trials that the rule `slices_overrun` doubts for it.
     """
 
     way: str
@@ -126,6 +129,7 @@ class Found(NamedTuple):
     percent: Floats
     sd: Floats
     overrun: float
+    doubted: float
 
 
 def find_all(server: str, share: float, blocks: int, seed: int) -> list[Found]:
@@ -148,15 +152,22 @@ def _sd(rows: Rows) -> Floats:
 def _find(way: str, server: str, share: float, rows: Rows, truth: Rows, plain_sd: Floats) -> Found:
     own = np.sort(truth.latency_s[truth.arm == 0])
     percent = 100 * np.searchsorted(own, rows.pooled(0)) / len(own)
-    return Found(way, server, share, percent, _sd(rows) / plain_sd, _overrun(rows, way))
+    overruns = _overruns(rows, way)
+    doubted = float((overruns > ValidityLimits().slices_overrun_doubt).mean())
+    return Found(way, server, share, percent, _sd(rows) / plain_sd, float(overruns.mean()), doubted)
 
 
-def _overrun(rows: Rows, way: str) -> float:
-    """Return the mean time from the end of a slice to the last response to its requests, in slices."""
+def _overruns(rows: Rows, way: str) -> Floats:
+    """Return the time from the end of a slice to the last response, beyond a median latency, in slices, by trial."""
     if way in (PLAIN, REQUEST):
-        return 0.0
+        return np.zeros(1)
     count = int(way.split(maxsplit=1)[0]) * RATE_PER_S // 1000
     number = TIMES // count
     ended_s = (rows.latency_s + np.arange(TIMES) / RATE_PER_S)[:, : number * count].reshape(-1, number, count)
     late_s = ended_s.max(axis=2) - np.arange(1, number + 1) * count / RATE_PER_S
-    return float(np.maximum(late_s, 0).mean() * RATE_PER_S / count)
+    of_slice, trials = rows.arm[:, : number * count : count], list[float]()
+    for block in range(len(late_s)):
+        for arm in range(ARMS):
+            usual_s = np.median(rows.latency_s[block][rows.arm[block] == arm])
+            trials.append(np.maximum(late_s[block][of_slice[block] == arm] - usual_s, 0).mean())
+    return np.array(trials) * RATE_PER_S / count
