@@ -83,7 +83,8 @@ def arms_on_host(testbed: Testbed, alias: str) -> ArmsOnHost:
         for placement in Deployment(testbed, name, arm).placements
         if placement.alias == alias
     ]
-    generators = len(testbed.plan.treatments) if alias in testbed.drivers else 0
+    of_block = 1 if testbed.plan.mode.shares_generator else len(testbed.plan.treatments)
+    generators = of_block if alias in testbed.drivers else 0
     return ArmsOnHost(len(placed), generators, (sum(placed) + GENERATOR_MIB * generators) << 20)
 
 

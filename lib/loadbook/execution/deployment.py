@@ -89,7 +89,7 @@ class Deployment:
 
         If a proxy on the driver delays packets (userspace delay), the target is the proxy.
         """
-        scheme, role = self.study.workload.scheme, self.study.target_of(self.treatment)
+        scheme, role = self.study.workload_of(self.treatment).scheme, self.study.target_of(self.treatment)
         external = self.setting(role).external
         if external is not None and not self._delay_placements:
             return Target(*_address_and_port(external), scheme)

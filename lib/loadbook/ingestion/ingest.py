@@ -135,6 +135,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     `problems` and `hits` are those of this trial. It is valid if its status is "ok" and none has the level "invalid".
     """
     response, workload = record.response_before, record.workload
+    mode = mode_of_record(record)
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
     row = {name: value for name, value in record if name in RECORD_COLUMNS}
@@ -143,7 +144,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
         "execution": plan.execution_of(record.block),
         "measures": plan.mode.measures(plan, record.block),
         "load_model": workload["model"],
-        "offered_per_s": workload.get("rate_per_s") if mode_of_record(record).has_given_rate(record) else None,
+        "offered_per_s": mode.offered_per_s(record) if mode.has_given_rate(record) else None,
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
         "drivers": len(record.drivers),
         "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),

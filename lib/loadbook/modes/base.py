@@ -91,6 +91,7 @@ class Mode:
     chosen_by_auto : whether a study with execution = "auto" gets this mode if nothing speaks against it. Its
         `is_asked_by` must be true of such a study. Of several such modes, the first one in `MODES` is taken.
     shares_hosts : whether the services of all treatments of a block are up at once.
+    shares_generator : whether the treatments of a block have one load generator on each driver.
     load_unit : what one load of a trial is called in a dry run, with their number from `loads_per_trial`.
     measures_cpu : whether the CPU time of services is measured for every metric.
     """
@@ -99,6 +100,7 @@ class Mode:
     how: ClassVar[str] = "in plain trials"
     chosen_by_auto: ClassVar[bool] = False
     shares_hosts: ClassVar[bool] = False
+    shares_generator: ClassVar[bool] = False
     load_unit: ClassVar[str] = "trial"
     measures_cpu: ClassVar[bool] = False
 
@@ -202,6 +204,10 @@ class Mode:
     def has_given_rate(self, record: TrialRecord) -> bool:
         """Return whether rate and length of a trial's load are conditions, and no results of the trial."""
         return True
+
+    def offered_per_s(self, record: TrialRecord) -> float | None:
+        """Return the requests per second that a trial asks for; None for a closed load, or if it is not known."""
+        return record.workload.get("rate_per_s")
 
     def measures(self, plan: Plan, block: int) -> str:
         """Return by which metrics the trials of a block are compared: `ALL`, `RATES` (and costs) or `LATENCIES`."""

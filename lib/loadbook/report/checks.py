@@ -335,6 +335,8 @@ def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
 def stationarity_note(data: RunData) -> str:
     """Return the note on how the table of rates within trials is computed, or the reason why there is no table."""
     known = rate_series(data.samples, STATIONARITY_METRIC)
+    if not known and (data.samples["metric"] == "overrun").any():
+        return "Not known: of slices no rates per second are told."
     if not known:
         return f"Not known: {' and '.join(data.tools)} reported no rates per second."
     return (

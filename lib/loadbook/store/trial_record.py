@@ -173,8 +173,8 @@ class InterleavedRecord(_Record):
 class SharedRecord(_Record):
     """Requests of one arm of a shared block, whose arms have one load generator on each driver.
 
-    `beside` lists the treatments of the block in the order of their arms. `rate_per_s` is the rate of all arms
-    together, of all drivers. The file `schedule` of each driver has the turns of all arms.
+    `beside` lists the treatments of the block in the order of their arms. `rate_per_s` is the rate of the arm while it
+    is under load, over all drivers. The file `schedule` of each driver has the turns of all arms.
     """
 
     arm: int

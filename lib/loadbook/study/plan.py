@@ -51,9 +51,10 @@ def left_out_text(treatments: Sequence[str]) -> str:
     return f"smoke: without {', '.join(shorten_list(treatments, MAX_LEFT_OUT))}" if treatments else ""
 
 
-def plain_instead(reason: str) -> str:
-    """Return the text on plain trials in place of interleaved blocks, for a reason."""
-    return f"plain, one trial after the other, instead of interleaved: {reason}"
+def plain_instead(study: Study, reason: str) -> str:
+    """Return the text on plain trials in place of the blocks that a study would have, for a reason."""
+    wanted = mode_of(study.model_copy(update={"execution": "auto"})).execution
+    return f"plain, one trial after the other, instead of {wanted}: {reason}"
 
 
 class PlanRecord(TypedDict):
@@ -120,7 +121,7 @@ class Plan:
     @property
     def execution_text(self) -> str:
         """Return which execution the trials have, and why: "interleaved, as the study asks"."""
-        return plain_instead(self.plain_because) if self.plain_because else self.mode.execution_text(self)
+        return plain_instead(self.study, self.plain_because) if self.plain_because else self.mode.execution_text(self)
 
     @property
     def blocks_text(self) -> str:

@@ -22,7 +22,7 @@ from loadbook.study.workload import Workload
 _PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
 # keys of the load that must be the same in all treatments
-STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model", "scheme"})
+STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model"})
 # characters of texts in a study file; longer texts in recorded runs are accepted
 MAX_LABEL_CHARS, MAX_TEXT_CHARS = 200, 10_000
 # keys of a claim that name a treatment, a metric or a factor

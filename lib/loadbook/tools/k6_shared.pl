@@ -4,12 +4,14 @@
 #
 # The files `arms` (lines "ARM URL") and `schedule` (lines "ARM REQUESTS") are in the working folder, where k6 writes its
 # points to all.csv. Of the points of a request one is kept: it goes to armN/points.csv. The file armN/part has the
-# number of the target, that of its requests, the number of requests of all targets without a point, and the least
-# lateness of all (us since 1970, from a schedule that begins at 0).
+# number of the target, that of its requests, the number of requests of all targets without a point, the place of the
+# last one in the schedule and its lateness (us), and the least lateness of all (us since 1970, from a schedule that
+# begins at 0).
 use strict;
 use warnings;
 
 my (%requests, %rows, $due, $seen, $least_us);
+my ($last_due_us, $last_lateness_us) = (-1, 0);
 sub lines { open(my $file, "<", $_[0]) or die "cannot read $_[0]: $!\n"; my @lines = <$file>; chomp @lines; @lines }
 for (lines("arms")) {
     my ($arm) = split;
@@ -36,6 +38,7 @@ while (<$points>) {
     my ($due_us) = /\bdue_us=(\d+)/ or die "a point without its place in the schedule: $_";
     my $lateness_us = $ended_us - int($ms * 1000 + 0.5) - $due_us;
     $least_us = $lateness_us if !defined $least_us || $lateness_us < $least_us;
+    ($last_due_us, $last_lateness_us) = ($due_us, $lateness_us) if $due_us > $last_due_us;
     $seen++;
     print {$rows{$arm}} $_;
 }
@@ -44,7 +47,9 @@ for my $arm (keys %rows) {
     close $rows{$arm} or die "cannot write points of arm $arm: $!\n";
     open(my $part, ">", "arm$arm/part") or die "cannot write arm$arm/part: $!\n";
     print $part "arm $arm\nrequests $requests{$arm}\nlost $lost\n";
-    printf $part "least_lateness_us %.0f\n", $least_us if defined $least_us;
+    next unless defined $least_us;
+    printf $part "due_us %d\nlate_us %d\n", $last_due_us, $last_lateness_us - $least_us;
+    printf $part "least_lateness_us %.0f\n", $least_us;
     close $part or die "cannot write arm$arm/part: $!\n";
 }
 unlink "all.csv";

@@ -30,12 +30,20 @@ class Part(NamedTuple):
     least_lateness_us : of all requests of the generator, the least time from the place in an even schedule that begins
         at 0 to the start, in us since 1970; it marks the start of the schedule. None if it is not known.
     lost : how many requests of the generator have no result, whatever their target.
+    due_us, late_us : place of the last request of the generator in its schedule, and how late it was.
     """
 
     arm: int
     requests: int
     least_lateness_us: int | None = None
     lost: int = 0
+    due_us: int = 0
+    late_us: int = 0
+
+    @property
+    def stretch(self) -> float:
+        """Return how many times as long as planned the load took, as its generator was late; at least 1."""
+        return 1 + max(0, self.late_us) / self.due_us if self.due_us else 1.0
 
 
 def read_part(tool: str, data: bytes) -> Part:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.core.validity_rules import rule_advice
+from loadbook.modes.base import mode_of_record
 from loadbook.modes.plain.rules import rules_of
 from loadbook.store.trial_record import (
     MonitorRecord,
@@ -212,7 +213,7 @@ def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
 
 def offered_and_achieved_rates(evidence: Evidence) -> tuple[float | None, float | None]:
     """Return offered (None for a closed load) and achieved (None if not reported) requests per second."""
-    offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
+    offered = mode_of_record(evidence.record).offered_per_s(evidence.record) or evidence.total("offered_per_s")
     return (float(offered) if offered else None), evidence.total("requests_per_s", "value")
 
 

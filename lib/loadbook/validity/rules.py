@@ -49,6 +49,8 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
         longest_s = max((series[record.trial].duration_s for record in records if record.trial in series), default=None)
         tools = " and ".join(dict.fromkeys(record.tool for record in records))
         reason = f"no rates per second of {tools}"
+        if (samples["metric"] == "overrun").any():
+            reason = "of slices no rates per second are known"
         if longest_s is not None:
             reason = f"at most {longest_s:g} s of rates per second, {MIN_SERIES_S:g} s are needed"
         yield not_checked(UNSTEADY, reason)

@@ -85,8 +85,8 @@ def test_open_load_is_shared_by_all_treatments_of_a_block(lab, layout):
     assert (summary.trials, summary.valid) == (2, 2), data.problems[["level", "message"]].to_string()
     for values in totals(layout, run).values():
         assert values["requests", "count"] == pytest.approx(200, abs=1)
-        assert values["duration", "value"] == 1
-        assert values["ok_per_s", "value"] == pytest.approx(values["ok", "count"])
+        assert values["duration", "value"] == pytest.approx(1, rel=0.1)  # longer by the lateness of vegeta
+        assert values["ok_per_s", "value"] == pytest.approx(values["ok", "count"] / values["duration", "value"])
         assert values["offered_per_s", "value"] == 200
         assert 0 < values["latency_intended", "p50"] <= values["latency_intended", "p99"]
         assert values["cpu_per_response", "value"] > 0
@@ -106,7 +106,8 @@ def test_by_request_each_treatment_has_its_share_of_the_rate(lab, layout):
     assert ingest(layout.run("open", run)).valid == 2
     for values in totals(layout, run).values():
         assert values["requests", "count"] == pytest.approx(200, abs=1)
-        assert (values["duration", "value"], values["offered_per_s", "value"]) == (2, 100)
+        assert values["duration", "value"] == pytest.approx(2, rel=0.1)
+        assert values["offered_per_s", "value"] == 100
     data = load_run(layout, "open", run)
     assert data.samples[data.samples["metric"] == "slice"].empty
     assert page_of(data.study).execution_text(data).endswith("its share of 200/s all the time, 100/s")
@@ -128,9 +129,16 @@ def test_k6_sends_the_requests_of_all_treatments_by_its_script(lab, layout, turn
     assert len(samples[samples["metric"] == "slice"]) == (40 if turns == "slice" else 0)
 
 
-def test_treatment_that_fails_before_the_load_leaves_the_others_their_turns(lab, layout):
-    (layout.studies / "open.toml").write_text(OPEN + WRONG_PAGE)
+@pytest.mark.parametrize(("turns", "rate_per_s"), [("slice", 200), ("request", 200 / 3)])
+def test_treatment_that_fails_before_the_load_leaves_the_others_their_rate(lab, layout, turns, rate_per_s):
+    asked = f'blocks = 1\nexecution = "shared"\nturns = "{turns}"'
+    (layout.studies / "open.toml").write_text(OPEN.replace("blocks = 1", asked) + WRONG_PAGE)
     run = run_open(lab, layout)
+    ingest(layout.run("open", run))
+    for values in totals(layout, run).values():
+        assert values["offered_per_s", "value"] == pytest.approx(rate_per_s)
+        # by request, three treatments would have had 3 s
+        assert values["duration", "value"] == pytest.approx(1 if turns == "slice" else 3, rel=0.1)
     states = trial_states(read_ledger(layout.run("open", run).ledger))
     assert sorted(state.status for state in states.values()) == ["invalid", "ok", "ok"]
     assert "/nothing-here" in next(state.reason for state in states.values() if state.status == "invalid")
@@ -165,9 +173,8 @@ def test_two_drivers_have_the_slices_of_one_treatment_at_the_same_time(two_drive
     assert [record.status for record in records] == ["ok", "ok"]
     assert ingest(layout.run("open", run)).trials == 2
     for values in totals(layout, run).values():
-        # at 151 and 150 a second, a slice of 50 ms has 7 or 8 requests of each
-        assert values["requests", "count"] == pytest.approx(301, abs=12)
-        assert values["offered_per_s", "value"] == values["requests", "count"]
+        assert values["requests", "count"] == 301
+        assert values["offered_per_s", "value"] == 301
         assert values["latency_intended", "p99"] > 0
     for record in records:
         folder = layout.run("open", run).trials / record.trial

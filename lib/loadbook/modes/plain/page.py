@@ -69,7 +69,7 @@ class PlainPage:
     def execution_text(self, data: RunData) -> str:
         """Return how the trials of a block were executed, and why."""
         reason = data.plan.plain_because
-        return plain_instead(reason) if reason else "plain, one trial after the other"
+        return plain_instead(data.study, reason) if reason else "plain, one trial after the other"
 
     def no_percentiles_text(self) -> str | None:
         """Return why trials of this mode measure no percentiles of times; None: the reason is not the mode."""

@@ -26,6 +26,7 @@ class SharedMode(Mode):
     how = "in shared blocks"
     chosen_by_auto = True
     shares_hosts = True
+    shares_generator = True
     measures_cpu = True
 
     def is_asked_by(self, study: Study) -> bool:
@@ -40,6 +41,9 @@ class SharedMode(Mode):
             yield "turns", f'needs execution = "shared": {raw["execution"]} trials have a load generator each'
         if raw.get("turns") == spec.BY_REQUEST and raw.get("slices"):
             yield "slices", 'goes with turns = "slice": by request there are no slices'
+        load = raw.get("workload")
+        if raw.get("turns") and not (isinstance(load, dict) and load.get("model") == "open"):
+            yield "turns", 'needs model = "open" in [workload]: a closed load has no schedule to share'
 
     def reasons_against(self, study: Study, treatments: Sequence[str], in_services: Sequence[str]) -> list[str]:
         """Return the reasons in the study file and in services why treatments cannot share one generator."""
@@ -62,7 +66,7 @@ class SharedMode(Mode):
         load_of = study.workload
         if study.turns == spec.BY_REQUEST:
             return PlanText(load, f": {load_of.tool} sends each request to another treatment")
-        lengths = join_words([f"{1000 * slice_s:g}" for slice_s in study.slices or (spec.SLICE_S,)])
+        lengths = join_words([f"{1000 * slice_s:g}" for slice_s in dict.fromkeys(study.slices or (spec.SLICE_S,))])
         each = ", one length a block" if compares_slices(study) else ""
         return PlanText(load, f": {load_of.tool} sends their requests in slices of {lengths} ms{each}")
 
@@ -80,6 +84,11 @@ class SharedMode(Mode):
             return []
         of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
         return [("memory", f"of a host, for {len(plan.treatments)} treatments at once: {of_roles}")]
+
+    def offered_per_s(self, record: TrialRecord) -> float | None:
+        """Return the rate of an arm while it is under load: the whole rate, or by request its share."""
+        assert record.shared is not None
+        return record.shared.rate_per_s
 
     def has_made(self, record: TrialRecord) -> bool:
         """Return whether a record has its part of a shared load."""

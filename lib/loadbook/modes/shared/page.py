@@ -46,7 +46,7 @@ class SharedPage(PlainPage):
         study, arms = data.study, len(data.plan.treatments)
         why = CHOSEN if data.plan.execution_chosen else "shared"
         load = study.workload_of(data.plan.treatments[0])
-        lengths = join_words([f"{1000 * slice_s:g}" for slice_s in study.slices or (SLICE_S,)])
+        lengths = join_words([f"{1000 * slice_s:g}" for slice_s in dict.fromkeys(study.slices or (SLICE_S,))])
         turns = f"in random order, in slices of {lengths} ms"
         if study.turns == BY_REQUEST:
             turns = "each request to another one, in random order"

@@ -15,7 +15,7 @@ from loadbook.modes.interleaved.read import RATE_UNITS, own_processes
 from loadbook.modes.plain.read import PlainRead
 from loadbook.store.trial_record import SLICE_SERIES, SharedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport
-from loadbook.tools.shared_load import PART_FILE, read_part
+from loadbook.tools.shared_load import PART_FILE, Part, read_part
 
 
 class SharedRead(PlainRead):
@@ -30,7 +30,7 @@ class SharedRead(PlainRead):
         for driver in [one for one in record.drivers if one.host in parsed]:
             try:
                 part = read_part(record.tool, read_bytes(folder / driver.files[PART_FILE]))
-                reports[driver.host] = own_report(parsed[driver.host], record.shared, part.requests)
+                reports[driver.host] = own_report(parsed[driver.host], record.shared, part)
             except (KeyError, DataError, ParseError) as error:
                 text = error.message if isinstance(error, DataError | ParseError) else "there is none"
                 rows.add_problem("unreadable-output", f"part of the load: {text}", file=PART_FILE)
@@ -43,17 +43,17 @@ class SharedRead(PlainRead):
         return own_processes(points, record.shared.arm)
 
 
-def own_report(report: ParsedReport, shared: SharedRecord, requests: int) -> ParsedReport:
-    """Return an arm's report with rates by the seconds of its load; `requests` were due in them.
+def own_report(report: ParsedReport, shared: SharedRecord, part: Part) -> ParsedReport:
+    """Return an arm's report with rates by the seconds of its load, which lasts longer if the generator was late.
 
     Rates by the second of the clock are left out where the arm has slices; these are samples then.
     """
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
-    tool_s, active_s = values.get(("duration", "value")), shared.active_s
+    tool_s, active_s = values.get(("duration", "value")), shared.active_s * part.stretch
     if not tool_s or not active_s:
         return report
     measurements = [_active_measurement(m, tool_s, active_s) for m in report.measurements]
-    measurements.append(Measurement("offered_per_s", "value", requests / active_s, "1/s", None))
+    measurements.append(Measurement("offered_per_s", "value", part.requests / shared.active_s, "1/s", None))
     by_slice = tuple(sample for sample in report.samples if sample.series == SLICE_SERIES)
     samples = report.samples if shared.slice_s is None else by_slice
     return replace(report, measurements=tuple(measurements), samples=samples)

@@ -29,8 +29,8 @@ class SharedBlock(ArmsBlock):
         first = attempts[0]
         name = job_name(first.stem, LOAD)
         super().__init__(testbed, attempts, longest_block_s(testbed.plan), {f"{name}/step": first.workload.tool})
-        self.load = SharedLoad(testbed, name)
         self.lengths = turns_of_block(testbed.plan.study, first.planned.block, first.workload)
+        self.load = SharedLoad(testbed, name, self.lengths, len(attempts))
 
     def run_load(self) -> None:
         """Warm up every arm, then send the requests of all arms by turns."""
@@ -40,7 +40,7 @@ class SharedBlock(ArmsBlock):
         for attempt in self._alive.values():
             attempt.services.read_counters("before")
         idle = self.read_idle_cpu()
-        self.load.run(self._alive, self.lengths, clocks)
+        self.load.run(self._alive, clocks)
         after = self.read_cpu()
         self.collect_monitors()
         self.record_cpu(idle, after)
@@ -50,12 +50,11 @@ class SharedBlock(ArmsBlock):
         record = attempt.record
         record.drivers = self.load.collect(arm, attempt)
         record.monitors = self.monitors_of(attempt)
-        assert attempt.workload.rate_per_s is not None
         record.shared = SharedRecord(
             arm=arm,
             beside=[other.planned.treatment for other in self.attempts],
             slice_s=self.lengths.slice_s,
-            rate_per_s=attempt.workload.rate_per_s,
+            rate_per_s=self.load.own_rate_per_s,
             active_s=self.load.active_s,
         )
         times = window_fields(record.drivers, record.clocks)

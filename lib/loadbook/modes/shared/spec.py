@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from loadbook.modes.interleaved.spec import host_reasons
@@ -23,8 +24,9 @@ BY_SLICE, BY_REQUEST = "slice", "request"
 LEAST_LATENESS = "least_lateness_us"
 SCHEDULE_FILE = "schedule"  # with the turns of all arms, in the folder of a load and of a trial
 SLICE_S = 0.05
-# fields of the load in which treatments may differ
-OWN_FIELDS = frozenset({"path"})
+MIN_REQUESTS = 2  # in a slice
+# fields of the load in which treatments may differ: the URL, and how the page is checked before and after the load
+OWN_FIELDS = frozenset({"scheme", "path", "expect_status", "expect_bytes"})
 
 
 class TurnLengths(NamedTuple):
@@ -50,27 +52,18 @@ def turns_of_block(study: Study, block: int, workload: Workload) -> TurnLengths:
     return TurnLengths(duration_s / rounds, rounds)
 
 
-def draw_turns(
-    arms: Sequence[int], lengths: TurnLengths, rate_per_s: float, duration_s: float, seed: str
-) -> list[tuple[int, int]]:
+def draw_turns(arms: Sequence[int], lengths: TurnLengths, requests: float, seed: str) -> list[tuple[int, int]]:
     """Return (arm, requests) in their order for one generator, drawn from `seed`.
 
-    Each arm has one turn in every round. The places of requests are at an even rate: request n is due at n / rate.
-    Slices of several generators begin and end at the same times, whatever their rates. `duration_s` is the load of an
-    arm, at the whole rate; by request it takes as many times as long as there are arms.
+    Each arm has one turn in every round, and as many requests in it as any other; all its turns together have
+    `requests`, rounded up. Generators with different numbers of requests have the same arms in the same order.
     """
-    draw = random.Random(seed)
+    draw, each = random.Random(seed), math.ceil(requests - 1e-9)
     if lengths.slice_s is None:
-        rounds = max(1, math.ceil(duration_s * rate_per_s))
-        return [(arm, 1) for _ in range(rounds) for arm in draw.sample(arms, len(arms))]
-    order = [arm for _ in range(lengths.rounds) for arm in draw.sample(arms, len(arms))]
-    edges = [math.ceil(number * lengths.slice_s * rate_per_s - 1e-9) for number in range(len(order) + 1)]
-    return [(arm, last - first) for arm, first, last in zip(order, edges, edges[1:], strict=False)]
-
-
-def active_s(lengths: TurnLengths, arms: int, duration_s: float) -> float:
-    """Return the seconds in which an arm is under load: its slices, or by request all the time."""
-    return duration_s if lengths.slice_s is not None else arms * duration_s
+        return [(arm, 1) for _ in range(each) for arm in draw.sample(arms, len(arms))]
+    edges = [round(number * each / lengths.rounds) for number in range(lengths.rounds + 1)]
+    rounds = [(last - first, draw.sample(arms, len(arms))) for first, last in pairwise(edges)]
+    return [(arm, count) for count, order in rounds if count for arm in order]
 
 
 def rate_text(study: Study, arms: int | None, rate_per_s: float) -> str:
@@ -99,6 +92,10 @@ def _question_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
         yield "a search for capacity has loads at a rate of their own for every treatment"
     if len(treatments) < 2:
         yield "there is only one treatment"
+    rate_per_s, slice_s = study.workload.rate_per_s, min(study.slices or (SLICE_S,))
+    if study.turns == BY_SLICE and rate_per_s and rate_per_s * slice_s < MIN_REQUESTS:
+        text = f"a slice of {1000 * slice_s:g} ms has fewer than {MIN_REQUESTS} requests at {rate_per_s:g}/s"
+        yield f'{text} (longer slices, or turns = "request")'
 
 
 def _load_reasons(loads: Sequence[Workload]) -> Iterator[str]:

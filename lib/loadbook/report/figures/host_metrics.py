@@ -254,7 +254,7 @@ class HostMetricsFigure(_TimelineFigure):
             "each axis starts at 0 and ends at the capacity where it is known.",
             "Amber: at or above the limit. A gap in a line: no sample was taken.",
         ]
-        if self.colours:
+        if any(track.by_slices for track in self.timeline.tracks):
             parts.append("Rates: means of half a second or more, by the bytes received in a treatment's slices.")
         if any(track.mean is not None for track in self.timeline.tracks):
             parts.append("Grey line: mean of the cores.")

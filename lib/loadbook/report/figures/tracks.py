@@ -58,7 +58,7 @@ class Track:
 
     `t_s` is in seconds since the measurement began. `name` and `unit` are its heading, `noun` names it in a sentence,
     `suffix` follows a number. `mean` has samples of the mean over cores, if there are several. `by_trial`: trials
-    that share a window have different samples (rates), so a line each.
+    that share a window have different samples (rates), so a line each. `by_slices`: rates are those of slices.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Track:
     suffix: str = ""
     mean: pd.DataFrame | None = None
     by_trial: bool = False
+    by_slices: bool = False
 
     @property
     def title(self) -> str:
@@ -262,7 +263,9 @@ def rate_track(
     unit = axis_unit(get_metric("ok_per_s"), float(drawn["value"].max()))
     counted = "responses" if by_second else "ok responses"
     drawn["value"] /= unit.divisor
-    return Track(f"{counted} per second", unit.name, "the answered rate", False, drawn, by_trial=True)
+    return Track(
+        f"{counted} per second", unit.name, "the answered rate", False, drawn, by_trial=True, by_slices=bool(by_slices)
+    )
 
 
 def slice_rates(samples: pd.DataFrame, rates: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
