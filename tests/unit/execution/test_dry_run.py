@@ -72,7 +72,7 @@ def test_dry_run_prints_commands_and_missing_requirements(monkeypatch, capsys, n
     assert re.search(r"^== all treatments by turns: baseline-auto, .*: 18 blocks, each$", short, re.M)
     assert exit_code(monkeypatch, "run", "nginx-directives-article", "--hosts", str(THREE), "--dry-run") == 0
     short = capsys.readouterr().out
-    assert "executed plain, one trial after the other, instead of interleaved: " in short
+    assert "executed plain, one trial after the other, instead of shared: " in short
     load = r"^load1 +job RUN-t0001-a1-load: httperf --server 192.0.2.31 --port 18080 --uri /index.html "
     assert re.search(load, short, re.M)
     assert re.search(r"^== treatment auto-nopush \(tcp_nopush on\): \d+ trials, each$", short, re.M)
