@@ -143,7 +143,7 @@ class ValidityLimits(StrictModel):
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     stall: Annotated[float, Field(gt=0, le=1)] = 0.1
     late_slices: Annotated[float, Field(ge=0, le=1)] = 0.05
-    slices_overrun: Annotated[float, Field(ge=0)] = 0.2
+    slices_overrun: Annotated[float, Field(ge=0)] = 0.5
     slices_overrun_doubt: Annotated[float, Field(ge=0)] = 0.03
     unasked_work: Annotated[float, Field(ge=0, le=1)] = 0.02
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1

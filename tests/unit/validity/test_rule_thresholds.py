@@ -73,7 +73,7 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "header_bytes": ("bytes_per_response", 9999, lambda g: check({("bytes_read", "count"): 400_000_000}, gates=g)),
     "stall": ("stall", 0.5, lambda g: check(idle_s=(1.0, 2.0), gates=g)),
     "late_slices": ("late_slices", 0.5, lambda g: check(interleaved=INTERLEAVED | {"late_share": 0.2}, gates=g)),
-    "slices_overrun": ("slices_overrun", 0.9, lambda g: check(shared=SHARED, samples=overruns(0.02), gates=g)),
+    "slices_overrun": ("slices_overrun", 0.9, lambda g: check(shared=SHARED, samples=overruns(0.03), gates=g)),
     "slices_overrun_doubt": ("slices_overrun", 0.9, lambda g: check(shared=SHARED, samples=overruns(0.005), gates=g)),
     "unasked_work": ("unasked_work", 0.5, lambda g: check(interleaved=INTERLEAVED, services=[LAZY], gates=g)),
     "clock_step_s": ("clock", 5.0, lambda g: check(clocks={"web-1": STEP}, gates=g)),

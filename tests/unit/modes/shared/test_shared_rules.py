@@ -14,7 +14,7 @@ def levels_of(mean_s: float | None, **changes: object) -> list[str]:
 
 @pytest.mark.parametrize(
     ("mean_s", "levels"),
-    [(0.0, []), (0.0014, []), (0.0016, ["doubt"]), (0.0099, ["doubt"]), (0.011, ["invalid"]), (None, ["unchecked"])],
+    [(0.0, []), (0.0014, []), (0.0016, ["doubt"]), (0.024, ["doubt"]), (0.026, ["invalid"]), (None, ["unchecked"])],
 )
 def test_backlog_at_the_end_of_slices_is_judged_by_its_share_of_a_slice(
     mean_s: float | None, levels: list[str]
