@@ -39,7 +39,7 @@ STUDY = """
 schema = 1
 name = "{name}"
 question = "What do steps of a configuration cost at a fixed rate?"
-metric = "latency_intended"
+metric = "cpu_per_response"
 baseline = "as-is"
 {way}
 
