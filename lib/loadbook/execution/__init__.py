@@ -21,10 +21,10 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `study_check`: those checks for `loadbook doctor STUDY`
 - `attempt`: one attempt at one trial, phase by phase
 - `arms_load`: the load jobs of a block whose treatments are measured together
-- `arms`: one attempt at such a block
 - `arms_requirements`: perl, memory and ports that such blocks need on their hosts
 - `attempt_store`: the ledger's entries and the folders of attempts
 - `block_runner`: blocks whose treatments are measured together, and their retries
+- `arms`: one attempt at such a block
 - `loop`: the loop over trials with retries
 - `session`: `run_study`, the entry point; connecting to the hosts, resuming a run, writing the run's records
 - `dry_run`: every step of a run, listed without connecting to a host

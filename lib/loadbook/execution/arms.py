@@ -15,6 +15,7 @@ from functools import partial
 from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
+from loadbook.execution.block_runner import Begun
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.placement import LOAD, MONITOR, job_name
 from loadbook.execution.progress import PHASE_TEXTS
@@ -25,6 +26,13 @@ from loadbook.hosts.replay import transcript_name
 from loadbook.store.trial_record import ClockRecord, MonitorRecord
 
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
+
+
+def attempts_at(testbed: Testbed, begun: Sequence[Begun], others_s: float) -> list[Attempt]:
+    """Return the attempts at the trials of a block that were just begun; the load of all takes at most `others_s`."""
+    return [
+        Attempt(testbed, planned, number, folder, arm, others_s) for arm, (planned, number, folder) in enumerate(begun)
+    ]
 
 
 class ArmsBlock(ABC):

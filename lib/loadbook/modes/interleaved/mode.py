@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import find_metric
-from loadbook.core.units import format_bytes, join_words, pluralize
+from loadbook.core.units import join_words, pluralize
 from loadbook.modes.base import ALL, LATENCIES, PLAIN, RATES, Mode, PlanText, TellingBlocks
 from loadbook.modes.interleaved import spec
 from loadbook.store.trial_record import TrialRecord
@@ -90,12 +90,9 @@ class InterleavedMode(Mode):
 
     def plan_notes(self, plan: Plan, services: Mapping[str, ServiceSpec]) -> list[tuple[str, str]]:
         """Return the memory that the services of all treatments may need at once; [] if loadbook starts none."""
-        from loadbook.modes.interleaved.services import memory_at_once
+        from loadbook.modes.interleaved.services import memory_notes
 
-        if not (needs := memory_at_once(plan.study, plan.treatments, services)):
-            return []
-        of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
-        return [("memory", f"of a host, for {len(plan.treatments)} treatments at once: {of_roles}")]
+        return memory_notes(plan, services)
 
     def has_made(self, record: TrialRecord) -> bool:
         """Return whether a record has slices."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import join_words
+from loadbook.execution.arms import attempts_at
 from loadbook.execution.arms_requirements import check_arms, reasons_against_arms
-from loadbook.execution.attempt import Attempt
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import Begun, BlockRunner
 from loadbook.execution.deployment import Deployment
@@ -17,7 +17,7 @@ from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
 from loadbook.modes.interleaved.run_block import InterleavedBlock, longest_block_s
 from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run
-from loadbook.modes.plain.run import PlainRun
+from loadbook.modes.plain.run import PlainRun, TrialRunner
 from loadbook.store.trial_record import read_trial
 
 if TYPE_CHECKING:
@@ -35,11 +35,7 @@ class InterleavedBlocks(BlockRunner[InterleavedBlock]):
     def make_block(self, begun: Sequence[Begun]) -> InterleavedBlock:
         """Return the block, which measures the latency if no block did so before."""
         others_s = longest_block_s(self.testbed.plan)
-        attempts = [
-            Attempt(self.testbed, planned, number, folder, arm, others_s)
-            for arm, (planned, number, folder) in enumerate(begun)
-        ]
-        return InterleavedBlock(self.testbed, attempts, self.by_latency)
+        return InterleavedBlock(self.testbed, attempts_at(self.testbed, begun, others_s), self.by_latency)
 
     def use_results(self, block: InterleavedBlock) -> None:
         """Keep the lengths of slice and gap that a block chose by its latency, for all blocks that follow.
@@ -99,7 +95,7 @@ class InterleavedRun(PlainRun):
         title = f"all treatments by turns: {', '.join(plan.treatments)}"
         return DryRunPart(title, plan.blocks, "block", block_phases(run))
 
-    def runner(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> InterleavedBlocks:
+    def runner(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> TrialRunner:
         """Return what runs interleaved blocks."""
         return InterleavedBlocks(testbed, store, on_event)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from loadbook.core.units import format_duration
+from loadbook.core.units import format_bytes, format_duration
 from loadbook.modes.interleaved.spec import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.services.spec import ServiceSpec
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
 
 
 def memory_at_once(study: Study, treatments: Sequence[str], specs: Mapping[str, ServiceSpec]) -> dict[str, int]:
@@ -19,6 +20,14 @@ def memory_at_once(study: Study, treatments: Sequence[str], specs: Mapping[str, 
         if service:
             needed_mib[role] = needed_mib.get(role, 0) + specs[service].memory_mib
     return needed_mib
+
+
+def memory_notes(plan: Plan, services: Mapping[str, ServiceSpec]) -> list[tuple[str, str]]:
+    """Return the note of `loadbook plan` on that memory, as label and text; [] if loadbook starts no service."""
+    if not (needs := memory_at_once(plan.study, plan.treatments, services)):
+        return []
+    of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
+    return [("memory", f"of a host, for {len(plan.treatments)} treatments at once: {of_roles}")]
 
 
 def idle_timeout_reasons(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.units import format_bytes, join_words
+from loadbook.core.units import join_words
 from loadbook.modes.base import EXECUTIONS, Mode, PlanText
 from loadbook.modes.interleaved.spec import compares_slices
 from loadbook.modes.shared import spec
@@ -78,12 +78,9 @@ class SharedMode(Mode):
 
     def plan_notes(self, plan: Plan, services: Mapping[str, ServiceSpec]) -> list[tuple[str, str]]:
         """Return the memory that the services of all treatments may need at once; [] if loadbook starts none."""
-        from loadbook.modes.interleaved.services import memory_at_once
+        from loadbook.modes.interleaved.services import memory_notes
 
-        if not (needs := memory_at_once(plan.study, plan.treatments, services)):
-            return []
-        of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
-        return [("memory", f"of a host, for {len(plan.treatments)} treatments at once: {of_roles}")]
+        return memory_notes(plan, services)
 
     def offered_per_s(self, record: TrialRecord) -> float | None:
         """Return the rate of an arm while it is under load: the whole rate, or by request its share."""

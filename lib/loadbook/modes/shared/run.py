@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from loadbook.execution.arms_requirements import check_arms, reasons_against_arms
-from loadbook.execution.attempt import Attempt
+from loadbook.execution.arms import attempts_at
+from loadbook.execution.arms_requirements import reasons_against_arms
 from loadbook.execution.attempt_store import AttemptStore
 from loadbook.execution.block_runner import Begun, BlockRunner
-from loadbook.execution.deployment import Deployment
 from loadbook.execution.progress import OnEvent
 from loadbook.execution.testbed import Testbed
-from loadbook.hosts.doctor import CheckResult
-from loadbook.hosts.host import Host
-from loadbook.modes.plain.run import PlainRun
+from loadbook.modes.interleaved.run import InterleavedRun
+from loadbook.modes.plain.run import TrialRunner
 from loadbook.modes.shared.run_block import SharedBlock, longest_block_s
 
 if TYPE_CHECKING:
@@ -28,30 +26,18 @@ class SharedBlocks(BlockRunner[SharedBlock]):
     def make_block(self, begun: Sequence[Begun]) -> SharedBlock:
         """Return the block of trials whose attempts were just begun."""
         others_s = longest_block_s(self.testbed.plan)
-        attempts = [
-            Attempt(self.testbed, planned, number, folder, arm, others_s)
-            for arm, (planned, number, folder) in enumerate(begun)
-        ]
-        return SharedBlock(self.testbed, attempts)
+        return SharedBlock(self.testbed, attempts_at(self.testbed, begun, others_s))
 
     def use_results(self, block: SharedBlock) -> None:
         """Use nothing: blocks do not depend on each other."""
 
 
-class SharedRun(PlainRun):
-    """What shared blocks do on hosts."""
+class SharedRun(InterleavedRun):
+    """What shared blocks do on hosts; memory and ports are checked as for interleaved ones."""
 
     def reasons_against(self, testbed: Testbed) -> Iterator[str]:
         """Yield reasons in the hosts and the hosts file for which shared blocks are not possible."""
         yield from reasons_against_arms(testbed, "divides the requests of a load generator by treatment")
-
-    def check_hosts(self, testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[CheckResult]:
-        """Check memory and ports for all treatments at once."""
-        yield from check_arms(testbed, hosts)
-
-    def deployments(self, testbed: Testbed) -> list[Deployment]:
-        """Return the deployments of all arms, each on ports of its own."""
-        return [Deployment(testbed, name, arm) for arm, name in enumerate(testbed.plan.treatments)]
 
     def check_steps(self, run: DryRun) -> Iterator[DryRunStep]:
         """Yield the steps that check perl, memory and ports for all treatments at once."""
@@ -68,7 +54,7 @@ class SharedRun(PlainRun):
         title = f"all treatments by one load generator: {', '.join(plan.treatments)}"
         return DryRunPart(title, plan.blocks, "block", block_phases(run))
 
-    def runner(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> SharedBlocks:
+    def runner(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> TrialRunner:
         """Return what runs shared blocks."""
         return SharedBlocks(testbed, store, on_event)
 

@@ -79,7 +79,8 @@ class SharedLoad(ArmsLoad):
         # slices of all drivers are drawn alike, so that they are those of the same arm; requests are not
         seed = f"loadbook turns {self.testbed.plan.seed} {first.planned.block}"
         seed += f" {host.alias}" if self.lengths.slice_s is None else ""
-        turns = draw_turns(list(arms), self.lengths, (share.rate_per_s or 0.0) * self.planned_s / len(arms), seed)
+        assert share.rate_per_s is not None
+        turns = draw_turns(list(arms), self.lengths, share.rate_per_s * self.planned_s / len(arms), seed)
         return shared_files(urls, turns) | dict(first.load.tool.shared_files(share))
 
     def _command(self, arms: Arms, alias: str) -> tuple[str, ...]:

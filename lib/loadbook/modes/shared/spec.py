@@ -32,11 +32,11 @@ OWN_FIELDS = frozenset({"scheme", "path", "expect_status", "expect_bytes"})
 class TurnLengths(NamedTuple):
     """Turns of a block: `slice_s` is the length of a slice in seconds, None if every request goes to another arm.
 
-    `rounds` is how often each arm has a turn, at least 1; of turns by request, with one generator.
+    `rounds` is how often each arm has a slice, at least 1.
     """
 
     slice_s: float | None
-    rounds: int
+    rounds: int = 1
 
 
 def turns_of_block(study: Study, block: int, workload: Workload) -> TurnLengths:
@@ -44,9 +44,9 @@ def turns_of_block(study: Study, block: int, workload: Workload) -> TurnLengths:
 
     Slices are shortened so that each arm has a whole number of them in its `duration_s`.
     """
-    duration_s, rate_per_s = workload.duration_s, workload.rate_per_s or 1.0
     if study.turns == BY_REQUEST:
-        return TurnLengths(None, max(1, math.ceil(duration_s * rate_per_s)))
+        return TurnLengths(None)
+    duration_s = workload.duration_s
     wanted_s = study.slices[(block - 1) % len(study.slices)] if study.slices else SLICE_S
     rounds = max(1, math.ceil(duration_s / wanted_s - 1e-9))
     return TurnLengths(duration_s / rounds, rounds)
